@@ -21,8 +21,11 @@
 //! **Asked last.** `needs_notification` says yes while something is undecided. The guest is asked (EVENT_IDX) only when the policy has
 //! decided to deliver, as its answer is valid only then.
 //!
-//! It holds only while the loop watches it: a ring that is stopped, disabled or has no kick is signalled at once, and stopping or
-//! disabling it delivers what it holds. Every error signals, too.
+//! It holds only while the loop watches it: a ring that is stopped, disabled or has no kick is signalled at once, and stopping,
+//! disabling or dropping it delivers what it holds. Every error signals, too. A loop that ends, because the device or another ring's
+//! kick fails, ends without a word: when it is 10 ms late, nothing is held any more, and what is held then goes with the next signal.
+//!
+//! A call is signalled at once where the ring had none. A process before may have ended with something held for it.
 //!
 //! It knows no hints: all completions are Plain, and strict Barriers are refused. Commands in flight are those that the guest has made
 //! available and that are not used yet.

@@ -7,20 +7,27 @@ use nix::unistd::write;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fs::File;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 use std::{fmt, io};
 use vhost_user_backend::{VringMutex, VringState, VringStateGuard, VringStateMutGuard, VringT};
 use virtio_queue::{Error, QueueT as _};
-use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
+use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 
 /// Completions that may be held: with a ring full of others they are fewer than 2^16, which is as many as an answer of the guest
 /// (EVENT_IDX) can be about.
 const HELD_MAX: u32 = 1 << 15;
 
+/// Where the avail ring has its entries, and the bytes of one; behind them is the index of EVENT_IDX (virtio 1.2 §2.7.6).
+const AVAIL_ENTRIES: u64 = 4;
+const AVAIL_ENTRY: u64 = 2;
+
 /// A vring that coalesces `signal_used_queue`. See the crate's documentation.
-pub struct CoalescedVring<M: GuestAddressSpace = GuestMemoryAtomic<GuestMemoryMmap>> {
+pub struct CoalescedVring<M: 'static + GuestAddressSpace = GuestMemoryAtomic<GuestMemoryMmap>>(Arc<Parts<M>>);
+
+/// What the clones of a vring share.
+struct Parts<M: 'static + GuestAddressSpace> {
     inner: VringMutex<M>, // locked after the coalescer, if both are
     mem: M,
     control: VringControl,
@@ -28,13 +35,13 @@ pub struct CoalescedVring<M: GuestAddressSpace = GuestMemoryAtomic<GuestMemoryMm
 
 impl<M: GuestAddressSpace> fmt::Debug for CoalescedVring<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoalescedVring").field("control", &self.control).finish_non_exhaustive()
+        f.debug_struct("CoalescedVring").field("control", &self.0.control).finish_non_exhaustive()
     }
 }
 
 impl<M: GuestAddressSpace> Clone for CoalescedVring<M> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), mem: self.mem.clone(), control: self.control.clone() }
+        Self(self.0.clone())
     }
 }
 
@@ -49,6 +56,7 @@ struct Shared {
     call: RwLock<Option<File>>,
     used: AtomicU16,    // the used index, as far as `add_used` knows it
     decided: AtomicU16, // the used index up to which the policy was asked
+    asked: AtomicU16,   // the used index up to which the guest was
 }
 
 #[derive(Debug)]
@@ -66,11 +74,11 @@ impl Coalescer {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn may_hold(&self) -> bool {
+    fn may_hold(&self, now: u64) -> bool {
         self.is_enabled
             && self.is_ready
             && self.delivery.policy().held() < HELD_MAX
-            && self.watch.as_ref().is_some_and(Watch::is_watched)
+            && self.watch.as_ref().is_some_and(|watch| watch.is_watched(now))
     }
 
     /// Reports to the policy what the guest has made available.
@@ -95,7 +103,7 @@ impl Coalescer {
 
     /// Arms the timer for what is held. If that cannot be, it is delivered.
     fn arm(&mut self, ring: &mut UsedRing<'_>, now: u64) {
-        let is_armed = match (self.delivery.deadline(), self.may_hold(), &mut self.watch) {
+        let is_armed = match (self.delivery.deadline(), self.may_hold(now), &mut self.watch) {
             (None, ..) => self.delivery.policy().held() == 0,
             (Some(deadline), true, Some(watch)) => watch.arm(now, deadline).is_ok(),
             _ => false,
@@ -158,8 +166,8 @@ impl VringControl {
             is_ready: false,
             watch: None,
         };
-        let (used, decided) = (AtomicU16::new(0), AtomicU16::new(0));
-        Ok(Self(Arc::new(Shared { coalescer: Mutex::new(coalescer), call: RwLock::new(None), used, decided })))
+        let [used, decided, asked] = [const { AtomicU16::new(0) }; 3];
+        Ok(Self(Arc::new(Shared { coalescer: Mutex::new(coalescer), call: RwLock::new(None), used, decided, asked })))
     }
 
     /// Takes another policy. What is held stays held under the same kind of policy, and is delivered under another, whether the
@@ -171,7 +179,11 @@ impl VringControl {
         check(&spec)?;
         let mut coalescer = self.lock();
         let now = coalescer.now();
-        let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt: &mut || true, is_due: false };
+        let wants_interrupt = &mut || {
+            self.0.asked.store(self.0.used.load(Ordering::Acquire), Ordering::Release);
+            true
+        };
+        let mut ring = UsedRing { may_hold: coalescer.may_hold(now), wants_interrupt, is_due: false };
         let Ok(_) = coalescer.delivery.reconfigure(Some(&mut ring), now, spec)?;
         coalescer.arm(&mut ring, now);
         let is_due = ring.is_due;
@@ -256,25 +268,9 @@ impl Drop for Outer {
     }
 }
 
-impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
-    /// As [`VringControl::set_policy`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_policy(&self, spec: Spec) -> Result<(), SpecError> {
-        self.control.set_policy(spec)
-    }
-
-    /// How often each decision was taken.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.control.stats()
-    }
-
-    /// As [`VringControl::delivery_stats`].
-    #[must_use]
-    pub fn delivery_stats(&self) -> DeliveryStats {
-        self.control.delivery_stats()
+impl<M: GuestAddressSpace> Parts<M> {
+    fn shared(&self) -> &Shared {
+        &self.control.0
     }
 
     /// The indices of the avail ring and of the used ring.
@@ -284,15 +280,62 @@ impl<M: 'static + GuestAddressSpace> CoalescedVring<M> {
         Ok((avail.0, queue.next_used()))
     }
 
+    /// Whether the guest wants an interrupt (EVENT_IDX) for what was added since it was asked last. The queue's own answer is about
+    /// what was added since somebody asked the queue: so may the device, and a change of policy interrupts without asking.
+    fn wants_interrupt(&self, state: &VringState<M>) -> bool {
+        let queue = state.get_queue();
+        let used = queue.next_used();
+        let asked = self.shared().asked.swap(used, Ordering::AcqRel);
+        if !queue.event_idx_enabled() {
+            return true;
+        }
+        fence(Ordering::SeqCst); // it sees what was added, or its answer is that it waits for it
+        let offset = AVAIL_ENTRIES + AVAIL_ENTRY * u64::from(queue.size());
+        let used_event = GuestAddress(queue.avail_ring())
+            .checked_add(offset)
+            .and_then(|address| self.mem.memory().load(address, Ordering::Relaxed).ok())
+            .map(u16::from_le);
+        used_event.is_none_or(|event| used.wrapping_sub(event).wrapping_sub(1) < used.wrapping_sub(asked))
+    }
+
     /// Delivers what is held, if anything is.
     fn deliver(&self, coalescer: &mut Coalescer) {
-        let wants_interrupt = &mut || self.inner.needs_notification().unwrap_or(true);
+        let wants_interrupt = &mut || self.wants_interrupt(&self.inner.get_ref());
         let mut ring = UsedRing { may_hold: false, wants_interrupt, is_due: false };
         let now = coalescer.now();
         coalescer.flush(&mut ring, now);
         if ring.is_due {
             let _ = self.control.signal(); // the next signal reports an error of the call's descriptor
         }
+    }
+}
+
+/// Nobody has the vring any more, as its daemon has ended or its front end has gone. The guest may live on.
+impl<M: GuestAddressSpace> Drop for Parts<M> {
+    fn drop(&mut self) {
+        self.deliver(&mut self.control.lock());
+    }
+}
+
+impl<M: GuestAddressSpace> CoalescedVring<M> {
+    /// As [`VringControl::set_policy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_policy(&self, spec: Spec) -> Result<(), SpecError> {
+        self.0.control.set_policy(spec)
+    }
+
+    /// How often each decision was taken.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.control.stats()
+    }
+
+    /// As [`VringControl::delivery_stats`].
+    #[must_use]
+    pub fn delivery_stats(&self) -> DeliveryStats {
+        self.0.control.delivery_stats()
     }
 }
 
@@ -315,35 +358,35 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
             }
             control
         });
-        Ok(Self { inner, mem, control })
+        Ok(Self(Arc::new(Parts { inner, mem, control })))
     }
 
     fn get_ref(&self) -> <Self as VringStateGuard<'_, M>>::G {
-        self.inner.get_ref()
+        self.0.inner.get_ref()
     }
 
     fn get_mut(&self) -> <Self as VringStateMutGuard<'_, M>>::G {
-        self.inner.get_mut()
+        self.0.inner.get_mut()
     }
 
     fn add_used(&self, desc_index: u16, len: u32) -> Result<(), Error> {
-        let mut state = self.inner.get_mut();
+        let mut state = self.0.inner.get_mut();
         state.add_used(desc_index, len)?;
-        self.control.0.used.store(state.get_queue().next_used(), Ordering::Release);
+        self.0.shared().used.store(state.get_queue().next_used(), Ordering::Release);
         Ok(())
     }
 
     fn signal_used_queue(&self) -> io::Result<()> {
-        let mut coalescer = self.control.lock();
-        let mut state = self.inner.get_mut();
+        let mut coalescer = self.0.control.lock();
+        let state = self.0.inner.get_ref();
         let now = coalescer.now();
-        let indices = self.indices(&state);
-        let wants_interrupt = &mut || state.needs_notification().unwrap_or(true);
-        let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt, is_due: false };
+        let indices = self.0.indices(&state);
+        let wants_interrupt = &mut || self.0.wants_interrupt(&state);
+        let mut ring = UsedRing { may_hold: coalescer.may_hold(now), wants_interrupt, is_due: false };
         let added = indices.map_or(0, |(avail, used)| {
             coalescer.submitted(now, avail, used);
-            self.control.0.used.store(used, Ordering::Release); // the state may have been added to
-            let added = used.wrapping_sub(self.control.0.decided.swap(used, Ordering::AcqRel));
+            self.0.shared().used.store(used, Ordering::Release); // the state may have been added to
+            let added = used.wrapping_sub(self.0.shared().decided.swap(used, Ordering::AcqRel));
             if added > 0 {
                 coalescer.completed(&mut ring, now, avail, used, added - 1);
             }
@@ -356,81 +399,82 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         }
         let is_due = ring.is_due;
         drop((state, coalescer)); // the thread that is woken may need them
-        if is_due { self.control.signal() } else { Ok(()) }
+        if is_due { self.0.control.signal() } else { Ok(()) }
     }
 
     fn enable_notification(&self) -> Result<bool, Error> {
-        self.inner.enable_notification()
+        self.0.inner.enable_notification()
     }
 
     fn disable_notification(&self) -> Result<(), Error> {
-        self.inner.disable_notification()
+        self.0.inner.disable_notification()
     }
 
     /// Whether descriptors were added that [`signal_used_queue`](VringT::signal_used_queue) has not decided about.
     fn needs_notification(&self) -> Result<bool, Error> {
-        let Shared { used, decided, .. } = &*self.control.0;
+        let Shared { used, decided, .. } = self.0.shared();
         let is_undecided = |used: u16| used != decided.load(Ordering::Acquire);
         // What was added to the state itself is not counted in `used`.
-        Ok(is_undecided(used.load(Ordering::Acquire)) || is_undecided(self.inner.get_ref().get_queue().next_used()))
+        Ok(is_undecided(used.load(Ordering::Acquire)) || is_undecided(self.0.inner.get_ref().get_queue().next_used()))
     }
 
     fn set_enabled(&self, enabled: bool) {
-        let mut coalescer = self.control.lock();
+        let mut coalescer = self.0.control.lock();
         coalescer.is_enabled = enabled;
         if !enabled {
-            self.deliver(&mut coalescer);
+            self.0.deliver(&mut coalescer);
         }
-        self.inner.set_enabled(enabled);
+        self.0.inner.set_enabled(enabled);
     }
 
     fn set_queue_info(&self, desc_table: u64, avail_ring: u64, used_ring: u64) -> Result<(), Error> {
-        self.inner.set_queue_info(desc_table, avail_ring, used_ring)
+        self.0.inner.set_queue_info(desc_table, avail_ring, used_ring)
     }
 
     fn queue_next_avail(&self) -> u16 {
-        self.inner.queue_next_avail()
+        self.0.inner.queue_next_avail()
     }
 
     fn set_queue_next_avail(&self, base: u16) {
-        self.inner.set_queue_next_avail(base);
-        self.control.lock().seen = base;
+        self.0.inner.set_queue_next_avail(base);
+        self.0.control.lock().seen = base;
     }
 
     fn set_queue_next_used(&self, idx: u16) {
-        let mut state = self.inner.get_mut(); // nothing is added meanwhile
+        let mut state = self.0.inner.get_mut(); // nothing is added meanwhile
         let queue = state.get_queue_mut();
         let by = idx.wrapping_sub(queue.next_used());
         queue.set_next_used(idx);
-        self.control.0.used.store(idx, Ordering::Release);
-        // What is undecided stays so: a front end says this of a running ring, too.
-        self.control.0.decided.fetch_add(by, Ordering::AcqRel);
+        self.0.shared().used.store(idx, Ordering::Release);
+        // What is undecided stays so, and so does what the guest was not asked about: a front end says this of a running ring, too.
+        self.0.shared().decided.fetch_add(by, Ordering::AcqRel);
+        self.0.shared().asked.fetch_add(by, Ordering::AcqRel);
     }
 
     fn queue_used_idx(&self) -> Result<u16, Error> {
-        self.inner.queue_used_idx()
+        self.0.inner.queue_used_idx()
     }
 
     fn set_queue_size(&self, num: u16) {
-        self.inner.set_queue_size(num);
+        self.0.inner.set_queue_size(num);
     }
 
     fn set_queue_event_idx(&self, enabled: bool) {
-        self.inner.set_queue_event_idx(enabled);
+        self.0.inner.set_queue_event_idx(enabled);
     }
 
     fn set_queue_ready(&self, ready: bool) {
-        let mut coalescer = self.control.lock();
+        let mut coalescer = self.0.control.lock();
         coalescer.is_ready = ready;
         if !ready {
-            self.deliver(&mut coalescer);
+            self.0.deliver(&mut coalescer);
         }
-        self.inner.set_queue_ready(ready);
+        self.0.inner.set_queue_ready(ready);
     }
 
     fn set_kick(&self, file: Option<File>) {
-        let mut coalescer = self.control.lock();
-        self.deliver(&mut coalescer);
+        let mut coalescer = self.0.control.lock();
+        self.0.deliver(&mut coalescer);
         coalescer.watch = None;
         let kick = file.map(|file| match file.try_clone().and_then(Watch::new) {
             Ok((watch, both)) => {
@@ -439,25 +483,25 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
             }
             Err(_) => file, // without descriptors to spare nothing is held
         });
-        self.inner.set_kick(kick);
+        self.0.inner.set_kick(kick);
     }
 
     fn read_kick(&self) -> io::Result<bool> {
-        let mut coalescer = self.control.lock();
-        let Some(watch) = &mut coalescer.watch else { return self.inner.read_kick() };
+        let mut coalescer = self.0.control.lock();
+        let Some(watch) = &mut coalescer.watch else { return self.0.inner.read_kick() };
         let (is_kicked, has_fired) = match watch.take() {
             Ok(events) => events,
             Err(error) => {
                 coalescer.watch = None; // this ends the event loop, and nobody would meet a deadline
-                self.deliver(&mut coalescer);
+                self.0.deliver(&mut coalescer);
                 return Err(error);
             }
         };
-        let mut state = self.inner.get_mut();
+        let state = self.0.inner.get_ref();
         let now = coalescer.now();
-        let indices = is_kicked.then(|| self.indices(&state));
-        let wants_interrupt = &mut || state.needs_notification().unwrap_or(true);
-        let mut ring = UsedRing { may_hold: coalescer.may_hold(), wants_interrupt, is_due: false };
+        let indices = is_kicked.then(|| self.0.indices(&state));
+        let wants_interrupt = &mut || self.0.wants_interrupt(&state);
+        let mut ring = UsedRing { may_hold: coalescer.may_hold(now), wants_interrupt, is_due: false };
         if has_fired {
             let Ok(_) = coalescer.delivery.on_deadline(&mut ring, now);
         }
@@ -469,21 +513,26 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let is_for_device = is_kicked && coalescer.is_enabled;
         drop((state, coalescer));
         if is_due {
-            let _ = self.control.signal(); // an error would end the event loop; the next signal reports it
+            let _ = self.0.control.signal(); // an error would end the event loop; the next signal reports it
         }
         Ok(is_for_device)
     }
 
     fn set_call(&self, file: Option<File>) {
-        let mut coalescer = self.control.lock();
-        self.deliver(&mut coalescer);
+        let mut coalescer = self.0.control.lock();
+        self.0.deliver(&mut coalescer);
         // The vring inside gets a second one, to show it. It signals nothing.
         let shown = file.as_ref().and_then(|file| file.try_clone().ok());
-        *self.control.0.call.write().unwrap_or_else(PoisonError::into_inner) = file;
-        self.inner.set_call(shown);
+        let is_some = file.is_some();
+        let old = std::mem::replace(&mut *self.0.shared().call.write().unwrap_or_else(PoisonError::into_inner), file);
+        self.0.inner.set_call(shown);
+        if is_some && old.is_none() {
+            // What was held or due while there was none is owed, be it by this ring or by the one of a process before.
+            let _ = self.0.control.signal();
+        }
     }
 
     fn set_err(&self, file: Option<File>) {
-        self.inner.set_err(file);
+        self.0.inner.set_err(file);
     }
 }

@@ -9,6 +9,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+/// An event loop that has not looked at the timer for so long since it has fired, in ns, has ended, or is too busy to meet deadlines.
+const LATE: u64 = 10_000_000;
+
 const KICK: u64 = 0;
 const TIMER: u64 = 1;
 
@@ -33,9 +36,10 @@ impl Watch {
         Ok((Self { kick, timer, both, armed: None, is_watched: false }, outside))
     }
 
-    /// Whether an event loop waits for it, as far as is known. A descriptor that replaces that of a running ring is in no loop.
-    pub const fn is_watched(&self) -> bool {
-        self.is_watched
+    /// Whether an event loop waits for it, as far as is known. A descriptor that replaces that of a running ring is in no loop, and
+    /// an error of the device, or of another ring's kick, ends the loop without a word.
+    pub fn is_watched(&self, now: u64) -> bool {
+        self.is_watched && self.armed.is_none_or(|armed| now < armed.saturating_add(LATE))
     }
 
     /// What has happened: whether it was kicked, and whether the timer has fired. Takes both back.

@@ -50,6 +50,7 @@ impl Ring {
         ring.vring.set_queue_ready(true);
         ring.vring.set_enabled(true);
         ring.look();
+        assert_eq!(ring.signals(), 1, "a new call");
         ring
     }
 
@@ -66,6 +67,12 @@ impl Ring {
         assert!(self.vring.needs_notification().unwrap());
         self.vring.signal_used_queue().unwrap();
         assert!(!self.vring.needs_notification().unwrap(), "it is decided");
+    }
+
+    /// Where the driver says which used descriptor is to interrupt (EVENT_IDX).
+    fn ask_for(&self, event: u16) {
+        self.vring.set_queue_event_idx(true);
+        self.mem.write_obj(event, GuestAddress(AVAIL + 4 + 2 * 16)).unwrap();
     }
 
     /// Signals since this was asked last.
@@ -129,6 +136,73 @@ fn a_call_that_is_replaced_is_signalled_before() {
     ring.complete();
     ring.vring.set_call(Some(file(&eventfd())));
     assert_eq!(ring.signals(), 1);
+}
+
+/// A daemon that ends without a word to its front end drops its vrings.
+#[test]
+fn a_ring_that_nobody_has_any_more_delivers_what_it_holds() {
+    let Ring { vring, mem, kick, call } = Ring::new();
+    let ring = Ring { vring: vring.clone(), mem, kick, call };
+    ring.complete();
+    let Ring { vring: last, call, .. } = ring;
+    drop(vring);
+    assert_eq!(call.read().unwrap_or(0), 0, "somebody has it");
+    drop(last);
+    assert_eq!(call.read().unwrap_or(0), 1);
+}
+
+/// vhost-user-backend starts a ring with its kick. And a process before may have held something for the call that this one gets.
+#[test]
+fn a_call_where_there_was_none_is_signalled() {
+    let ring = Ring::new();
+    ring.vring.set_call(None);
+    (0..5).for_each(|_| ring.complete());
+    assert_eq!(ring.signals(), 0);
+    ring.vring.set_call(Some(file(&ring.call)));
+    assert_eq!(ring.signals(), 1);
+}
+
+#[test]
+fn a_device_may_have_asked_the_guest_itself() {
+    let ring = Ring::new();
+    ring.vring.set_policy("none".parse().unwrap()).unwrap();
+    ring.ask_for(0);
+    let mut state = ring.vring.get_mut();
+    state.add_used(0, 1).unwrap();
+    assert!(state.needs_notification().unwrap());
+    drop(state);
+    ring.vring.signal_used_queue().unwrap();
+    assert_eq!(ring.signals(), 1);
+}
+
+/// The interrupt of a change of policy is the one that the guest has asked for.
+#[test]
+fn an_interrupt_without_a_question_answers_the_next_one() {
+    let ring = Ring::new();
+    ring.ask_for(0);
+    (0..3).for_each(|_| ring.complete());
+    ring.vring.set_policy("none".parse().unwrap()).unwrap();
+    assert_eq!(ring.signals(), 1);
+    ring.complete();
+    assert_eq!(ring.signals(), 0, "it has not asked for another");
+    ring.ask_for(4);
+    ring.complete();
+    assert_eq!(ring.signals(), 1);
+}
+
+/// An error of the device, or of another ring's kick, ends the event loop, and no ring hears of it.
+#[test]
+fn where_deadlines_are_not_met_nothing_is_held() {
+    let ring = Ring::new();
+    ring.complete();
+    std::thread::sleep(Duration::from_millis(50)); // twice as long as anything may be held
+    for _ in 0..3 {
+        ring.complete();
+        assert_eq!(ring.signals(), 1);
+    }
+    assert!(!ring.vring.read_kick().unwrap(), "the loop was only late");
+    ring.complete();
+    assert_eq!(ring.signals(), 0);
 }
 
 /// A kick that replaces another on a running ring is in no event loop until the ring starts again: nobody would meet a deadline.
