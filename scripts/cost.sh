@@ -77,9 +77,9 @@ virtio-blk none 1 5700 1.01 1
 virtio-blk none 32 3130 .04 .05
 virtio-blk auto 1 5945 1.01 1
 virtio-blk auto 32 3520 .05 .05
-nvme none 1 5620 1.01 1
-nvme none 32 3090 .04 1
-nvme auto 1 5870 1.01 1
+nvme none 1 5625 1.01 1
+nvme none 32 3110 .04 1
+nvme auto 1 5880 1.01 1
 nvme auto 32 3280 .05 1
 END
 

@@ -11,7 +11,7 @@ use nvme_host::{Cq, DATA, DNR, Host, PATIENCE, QUIET, RAM, READ, SIZE, Setup, Sq
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::with_default;
 use tracing::{Event, Subscriber};
@@ -462,5 +462,61 @@ fn nothing_is_lost_while_memory_comes_and_goes() {
             }
             assert!(host.reap(&mut cq, count as usize).iter().all(|cqe| cqe.status == 0), "round {round}");
         }
+    }
+}
+
+/// A completion waits for the memory of its queue, which returns while bus mastering is off: it is posted, and interrupts, when that
+/// is on again.
+#[test]
+fn what_waited_for_memory_waits_for_bus_mastering_too() {
+    let mut host = Host::new("none");
+    host.unmap_all();
+    host.map_pieces(0, &ENDS);
+    let (mut sq, mut cq) = host.pair(8);
+    host.use_shadow(SHADOW, SHADOW + 4096);
+    assert_serves(&mut host, &mut sq, &mut cq, 3);
+    host.unmap(CQ_1..CQ_1 + 4096);
+    host.controller.memory_changed();
+    sleep(QUIET);
+    host.interrupts(1);
+    let cid = host.put(&mut sq, read(0));
+    host.store(SHADOW + 8, sq.tail.into()); // without a message
+    host.completed(0, 4); // the question wakes the thread
+    assert!(host.controller.set_bus_master(false));
+    host.map(CQ_1..CQ_1 + 4096, BOTH);
+    host.completed(0, 4); // its thread knows
+    assert_eq!((host.peek(&mut cq.clone()), host.interrupts(1)), (None, 0));
+    assert!(host.controller.set_bus_master(true));
+    assert_eq!(host.next(&mut cq).cid, cid);
+    sleep(QUIET);
+    assert_eq!(host.interrupts(1), 1);
+}
+
+/// A policy without a limit in time holds completions while commands wait behind them. When the memory of those goes away, none
+/// follows. It goes away at another moment each time, some of which are between a completion and the next command.
+#[test]
+fn nothing_is_held_for_commands_whose_memory_is_away() {
+    let mut host = Host::new("vic:epoch=1ms,cif_threshold=2,iops_threshold=0,max_hold=off,live_clamp=off");
+    host.unmap_all();
+    host.map_pieces(0, &ENDS);
+    let (mut sq, mut cq) = host.pair(64);
+    let list = DATA + 0x10_0000;
+    let pages: Vec<_> = (1..256).flat_map(|page| (DATA + 4096 * page).to_le_bytes()).collect();
+    host.write(list, &pages);
+    let large = Sqe::io(READ).blocks(0, 2048).prps(DATA, list);
+    for moment in 0..30 {
+        let count = 60;
+        for _ in 0..count {
+            host.put(&mut sq, large);
+        }
+        host.ring_sq(&sq);
+        sleep(Duration::from_micros(100 * moment));
+        host.unmap(SQ_1..SQ_1 + 4096);
+        host.controller.memory_changed();
+        sleep(QUIET);
+        let stats = host.stats(0);
+        assert_eq!((stats.held, stats.in_flight), (0, 0), "{} completions", stats.completions);
+        host.map(SQ_1..SQ_1 + 4096, BOTH);
+        host.reap(&mut cq, count);
     }
 }

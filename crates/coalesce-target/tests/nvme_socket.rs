@@ -664,3 +664,24 @@ fn the_command_line_serves_an_nvme_disk() {
     let record = std::fs::read_to_string(&record).unwrap();
     assert_eq!(record.lines().filter(|line| line.contains("\"event\":\"complete\"")).count(), 20);
 }
+
+/// A client takes back all memory before it shares any. No change of memory is under way then, so a command whose data is nowhere
+/// fails at once.
+#[test]
+fn an_unmap_of_nothing_is_no_change_of_memory() {
+    let (directory, _disk) = served("none");
+    let (ram, eventfds) = (memfd(RAM), eventfds(3));
+    let remote = Remote::connect(&directory.path().join("socket"), &ram, &eventfds);
+    remote.unmap_all();
+    remote.config(0); // the change is over
+    remote.unmap_all(); // of nothing
+    for (address, size, file, is_writable) in regions(&ram) {
+        remote.map(0, address..address + size, file.as_ref(), is_writable);
+    }
+    let mut host = Host::over(Box::new(remote), ram, eventfds);
+    host.enable();
+    let (mut sq, mut cq) = host.pair(16);
+    let read = |to| Sqe::io(READ).blocks(0, 8).prps(to, 0);
+    assert_eq!(host.io((&mut sq, &mut cq), read(RAM)), 0x04 | DNR, "Data Transfer Error");
+    assert_eq!(host.io((&mut sq, &mut cq), read(DATA)), 0);
+}

@@ -140,13 +140,14 @@ impl Session {
 
     /// A command of a vector needs memory that is not mapped. Returns whether it waits for the end of a change: until
     /// [`take_waiting`](Self::take_waiting). Store and load are sequentially consistent on both sides, so either this sees
-    /// that the change is over, or that sees that a vector waits.
-    pub fn waits_for(&self, memory: &DmaMemory) -> bool {
+    /// that the change is over, or that sees that a vector waits. So it is with a region that returns: `misses` says whether the
+    /// memory is still not mapped.
+    pub fn waits_for(&self, memory: &DmaMemory, misses: impl FnOnce() -> bool) -> bool {
         if !memory.is_changing() {
             return false;
         }
         self.waits_for_memory.store(true, Ordering::SeqCst);
-        memory.is_changing()
+        memory.is_changing() && misses()
     }
 
     /// Whether a vector waits for memory, since this was asked last.
@@ -155,7 +156,7 @@ impl Session {
     }
 
     /// Whether guest memory may be written, and the guest interrupted.
-    fn may_access(&self) -> bool {
+    pub fn may_access(&self) -> bool {
         !self.is_over() && self.is_bus_master.load(Ordering::Acquire)
     }
 
@@ -356,5 +357,34 @@ impl Admin {
     #[must_use]
     pub const fn shutdowns(&self) -> usize {
         self.shutdowns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nvme::doorbell::Register;
+    use crate::os::bus_error::Peer;
+    use crate::os::call::CallRings;
+    use crate::vfio_user::wire::DmaMap;
+    use std::os::unix::net::UnixStream;
+
+    /// Memory that returns before a vector says that it waits wakes nobody, so the vector looks once more.
+    #[test]
+    fn who_waits_for_memory_has_looked_once_more_since_it_said_so() {
+        let doorbells = Arc::new(Doorbells::new(1));
+        let cq = CompletionQueue::new(0, ADMIN_VECTOR, true, Vec::new(), Register::new(1, doorbells.clone(), None));
+        let session = Session::new(doorbells, Vectors::new(1, CallRings::default()), cq, true, Arc::default());
+        let memory = DmaMemory::new(Peer::new(UnixStream::pair().unwrap().0.into()).into(), 1 << 20);
+        assert!(!session.waits_for(&memory, || unreachable!("no change is under way")));
+        memory.map(&DmaMap { flags: DmaMap::READ, offset: 0, address: 0, size: 1 << 12 }, None).unwrap();
+        drop(memory.unmap_all());
+        for is_still_away in [false, true] {
+            let looks_again = || {
+                assert!(session.take_waiting(), "who brings it back now wakes the vector");
+                is_still_away
+            };
+            assert_eq!(session.waits_for(&memory, looks_again), is_still_away);
+        }
     }
 }

@@ -475,6 +475,7 @@ impl PciDevice for Controller {
                 ready.session.set_bus_master(true);
                 for queue in self.queues.iter() {
                     queue.ask(|answer| Control::Enable(true, answer));
+                    queue.change(Part::Interrupt, Vector::resume_cqs);
                 }
                 self.run_admin();
                 true

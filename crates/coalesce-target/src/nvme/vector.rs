@@ -34,9 +34,11 @@ pub struct Vector {
     shutdown: Option<Shutdown>,
     is_exempt: bool, // Coalescing Disable
     aggregation: Aggregation,
-    waits_for_room: bool,   // a command waits, because its completion queue is full
-    waits_for_memory: bool, // a command waits, because guest memory is being changed
-    owes_interrupt: bool,   // for what waited until the memory of its completion queue returned
+    waits_for_room: bool,                 // a command waits, because its completion queue is full
+    waits_for_memory: bool,               // a command waits, because guest memory is being changed
+    returned_cqs: Vec<(u16, Vec<Slice>)>, // their memory is mapped again
+    has_all_sqs: bool,                    // the memory of each submission queue is mapped
+    owes_interrupt: bool,                 // for what waited until the memory of its completion queue returned
     parser: Parser,
     disk: Arc<Disk>,
     index: usize, // of its queue
@@ -92,6 +94,8 @@ impl Vector {
             aggregation: Aggregation::default(),
             waits_for_room: false,
             waits_for_memory: false,
+            returned_cqs: Vec::new(),
+            has_all_sqs: true,
             owes_interrupt: false,
             parser: Parser::default(),
             disk,
@@ -130,6 +134,7 @@ impl Vector {
     pub fn remove_cq(&mut self, id: u16) {
         self.cqs.iter().filter(|cq| cq.id == id).for_each(CompletionQueue::withdraw);
         self.cqs.retain(|cq| cq.id != id);
+        self.returned_cqs.retain(|(returned, _)| *returned != id);
     }
 
     /// The interrupt pin is not masked any more: interrupts again, if the host has not consumed what a queue announced.
@@ -166,6 +171,7 @@ impl Vector {
     /// The memory of a submission queue goes away.
     pub fn suspend_sq(&mut self, id: u16) {
         self.sqs.iter_mut().filter(|sq| sq.id == id).for_each(SubmissionQueue::suspend);
+        self.note_sqs();
     }
 
     /// The memory of a submission queue is mapped again.
@@ -173,18 +179,35 @@ impl Vector {
         if let Some(sq) = self.sqs.iter_mut().find(|sq| sq.id == id) {
             sq.resume(entries);
         }
+        self.note_sqs();
+    }
+
+    fn note_sqs(&mut self) {
+        self.has_all_sqs = self.sqs.iter().all(SubmissionQueue::is_here);
     }
 
     /// The memory of a completion queue goes away.
     pub fn suspend_cq(&mut self, id: u16) {
+        self.returned_cqs.retain(|(returned, _)| *returned != id);
         self.cqs.iter_mut().filter(|cq| cq.id == id).for_each(CompletionQueue::suspend);
     }
 
-    /// The memory of a completion queue is mapped again. What has completed meanwhile is posted, and the host was not
-    /// interrupted for it.
+    /// The memory of a completion queue is mapped again.
     pub fn resume_cq(&mut self, id: u16, entries: Vec<Slice>) {
-        if let Some(cq) = self.cqs.iter_mut().find(|cq| cq.id == id) {
-            self.owes_interrupt |= cq.resume(entries) && cq.interrupts;
+        self.returned_cqs.push((id, entries));
+        self.resume_cqs();
+    }
+
+    /// Posts what has completed while the memory of its queue was away, and the host was not interrupted for it. If bus mastering is
+    /// off, it waits for that, too.
+    pub fn resume_cqs(&mut self) {
+        if !self.session.may_access() {
+            return;
+        }
+        for (id, entries) in self.returned_cqs.drain(..) {
+            if let Some(cq) = self.cqs.iter_mut().find(|cq| cq.id == id) {
+                self.owes_interrupt |= cq.resume(entries) && cq.interrupts;
+            }
         }
     }
 
@@ -225,6 +248,7 @@ impl Vector {
         while let Some(at) = self.deletions.iter().position(|(id, _)| is_over(&self.sqs, *id)) {
             let (id, done) = self.deletions.swap_remove(at);
             self.sqs.retain(|sq| sq.id != id);
+            self.note_sqs();
             done();
         }
     }
@@ -312,10 +336,12 @@ impl Ring for Vector {
         self.cqs.iter().map(room).min().unwrap_or(usize::MAX)
     }
 
-    /// No, while the host waits for more than completions (room, a deletion, a shutdown), or has disabled the interrupts of
+    /// No, while the host waits for more than completions (room, memory, a deletion, a shutdown), or has disabled the interrupts of
     /// all queues. The MSI-X vector of the admin queue is never coalesced. All queues share the interrupt pin.
     fn may_hold(&self) -> bool {
-        let is_held_up = self.waits_for_room || !self.deletions.is_empty() || self.shutdown.is_some();
+        let waits_for_memory = self.waits_for_memory || !self.has_all_sqs;
+        let is_held_up =
+            self.waits_for_room || waits_for_memory || !self.deletions.is_empty() || self.shutdown.is_some();
         let can_interrupt = self.cqs.iter().any(|cq| cq.interrupts);
         let has_admin = self.cqs.iter().any(|cq| cq.vector == ADMIN_VECTOR && cq.interrupts);
         let has_admin = has_admin && !self.session.uses_pin();
@@ -369,8 +395,14 @@ unsafe impl Source for Vector {
         let Some((sq, cq)) = self.next_queue() else { return Ok(None) };
         self.cqs[cq].reserve();
         let (sqe, id) = (self.sqs[sq].fetch(), self.sqs[sq].id);
-        let command = self.parser.parse(&sqe, disk, &self.memory, buffers);
-        if command.misses_memory() && self.session.waits_for(&self.memory) {
+        let mut parse = || self.parser.parse(&sqe, disk, &self.memory, buffers);
+        let mut command = parse();
+        if command.misses_memory()
+            && self.session.waits_for(&self.memory, || {
+                command = parse();
+                command.misses_memory()
+            })
+        {
             self.waits_for_memory = true;
             self.sqs[sq].put_back();
             self.cqs[cq].give_back();

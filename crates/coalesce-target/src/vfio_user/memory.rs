@@ -55,8 +55,8 @@ struct Inner {
 struct Region {
     range: Range<u64>,
     flags: u32,
-    mapping: Option<SharedMapping>,          // none: the client has sent no file
-    gone: Mutex<Option<Sender<Infallible>>>, // dropped after the mapping
+    mapping: Option<Arc<SharedMapping>>,     // none: the client has sent no file
+    gone: Mutex<Option<Sender<Infallible>>>, // of the last slice
 }
 
 impl Region {
@@ -73,16 +73,18 @@ impl Region {
     }
 }
 
-/// Memory that is no longer found, and unmapped when its last [`Slice`] is dropped.
+/// Memory that is no longer found. It is unmapped when this is dropped, as it may take long to give back its pages, and requests
+/// are not to wait for that; or with its last [`Slice`], if that lives longer.
 #[derive(Debug)]
 pub struct Unmapped {
     /// Where it was.
     pub range: Range<u64>,
     gone: Receiver<Infallible>,
+    _mapping: Option<Arc<SharedMapping>>,
 }
 
 impl Unmapped {
-    /// Waits until it is unmapped. False: it was not, until `deadline`.
+    /// Waits until there is no [`Slice`] of it any more. False: there was, until `deadline`.
     #[must_use]
     pub fn wait(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -160,8 +162,10 @@ impl DmaMemory {
         let protection = if flags & DmaMap::WRITE == 0 { Protection::ReadOnly } else { Protection::ReadWrite };
         let client = self.0.client.clone();
         let mapping = file.map(|file| SharedMapping::new(File::from(file), offset, size, protection, client));
-        let mapping =
-            mapping.transpose().map_err(|why| Refused { errno: Errno::EINVAL, why: why.context(described()) })?;
+        let mapping = mapping
+            .transpose()
+            .map_err(|why| Refused { errno: Errno::EINVAL, why: why.context(described()) })?
+            .map(Arc::new);
         let at = regions.partition_point(|other| other.range.start < range.start);
         regions.insert(at, Arc::new(Region { range, flags, mapping, gone: Mutex::default() }));
         Ok(())
@@ -180,15 +184,17 @@ impl DmaMemory {
             return Err(Refused::with(Errno::ENOENT, why));
         };
         self.0.is_changing.store(true, Ordering::SeqCst);
-        Ok(unmapped(regions.remove(at)))
+        Ok(unmapped(&regions.remove(at)))
     }
 
     /// Removes all regions.
     #[must_use]
     pub fn unmap_all(&self) -> Vec<Unmapped> {
         let mut regions = self.write();
-        self.0.is_changing.store(true, Ordering::SeqCst);
-        std::mem::take(&mut *regions).into_iter().map(unmapped).collect()
+        if !regions.is_empty() {
+            self.0.is_changing.store(true, Ordering::SeqCst);
+        }
+        regions.drain(..).map(|region| unmapped(&region)).collect()
     }
 
     /// Whether some was unmapped, and the client's change is not over ([`end_change`](Self::end_change)). Whoever does not find
@@ -212,10 +218,10 @@ impl DmaMemory {
     }
 }
 
-fn unmapped(region: Arc<Region>) -> Unmapped {
+fn unmapped(region: &Region) -> Unmapped {
     let (alive, gone) = channel();
     *region.gone.lock().unwrap_or_else(PoisonError::into_inner) = Some(alive);
-    Unmapped { range: region.range.clone(), gone }
+    Unmapped { range: region.range.clone(), gone, _mapping: region.mapping.clone() }
 }
 
 /// Guest memory inside one region. It stays mapped as long as this lives. The guest may change it at any time.
@@ -278,6 +284,7 @@ impl Slice {
 mod tests {
     use super::*;
     use nix::sys::memfd::{MFdFlags, memfd_create};
+    use std::ffi::CStr;
     use std::os::unix::net::UnixStream;
     use std::thread::scope;
     use std::time::Duration;
@@ -289,7 +296,11 @@ mod tests {
     }
 
     fn memfd() -> OwnedFd {
-        let file = File::from(memfd_create(c"guest", MFdFlags::MFD_CLOEXEC).unwrap());
+        memfd_named(c"guest")
+    }
+
+    fn memfd_named(name: &CStr) -> OwnedFd {
+        let file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC).unwrap());
         file.set_len(LEN).unwrap();
         file.into()
     }
@@ -405,6 +416,31 @@ mod tests {
         assert!(unmapped.wait(Instant::now()));
         let again = memory.unmap(0, LEN).unwrap_err();
         assert_eq!(again.errno, Errno::ENOENT);
+    }
+
+    /// To give back the pages of a large region takes tenths of a second.
+    #[test]
+    fn who_takes_memory_away_unmaps_it_and_no_request_waits_for_that() {
+        let memory = no_memory();
+        let dma_map = DmaMap { flags: BOTH, offset: 0, address: 0, size: LEN };
+        let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains("memfd:taken-away");
+        for is_used in [false, true] {
+            memory.map(&dma_map, Some(memfd_named(c"taken-away"))).unwrap();
+            let slice = is_used.then(|| memory.slice(0, 8, Access::Write).unwrap());
+            let unmapped = memory.unmap(0, LEN).unwrap();
+            drop(slice);
+            assert!(unmapped.wait(Instant::now()) && is_mapped(), "nobody has it any more, and nobody has unmapped it");
+            drop(unmapped);
+            assert!(!is_mapped());
+        }
+    }
+
+    #[test]
+    fn a_change_begins_with_memory_that_goes_away() {
+        let memory = no_memory();
+        assert!(memory.unmap_all().is_empty() && !memory.is_changing(), "nothing went away");
+        map(&memory, BOTH, 0);
+        assert!(memory.unmap_all().len() == 1 && memory.is_changing());
     }
 
     #[test]
