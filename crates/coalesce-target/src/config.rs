@@ -154,6 +154,9 @@ impl Device {
     }
 }
 
+/// The least guest memory: a page.
+const MEMORY_MIN: u64 = 4096;
+
 fn max_memory() -> Size {
     Size(1 << 40)
 }
@@ -528,6 +531,12 @@ impl DiskConfig {
         {
             bail!("block_size is {size}; allowed: powers of two from 512 to 65536");
         }
+        if self.max_memory.0 < MEMORY_MIN {
+            bail!(
+                "max_memory is {}; allowed: {MEMORY_MIN} or more bytes, with which a guest can be served",
+                self.max_memory.0
+            );
+        }
         match &self.serial {
             Some(serial) if serial.len() > SERIAL_LEN => {
                 bail!("serial has {} bytes; allowed: at most {SERIAL_LEN}", serial.len())
@@ -681,6 +690,7 @@ mod tests {
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\ndevice = \"nvme\"\nevent_idx = false", "a part of virtio"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\npolicy = \"nvme:host=on\"", "only an NVMe disk has"),
             ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nblock_size = \"1000\"", "powers of two"),
+            ("[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\nmax_memory = \"0\"", "max_memory is 0; allowed: 4096 or more"),
             (
                 "[[disk]]\nsocket = \"s\"\nmemory = \"1M\"\niops = 1000000001",
                 "iops is 1000000001; allowed: 1 to 1000000000",

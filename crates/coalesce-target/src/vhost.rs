@@ -270,7 +270,7 @@ impl Connection {
                 ring.is_away = true;
             }
         }
-        self.memory = memory;
+        let old = std::mem::replace(&mut self.memory, memory);
         self.set_logs()?;
         for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
             let memory = self.memory.clone();
@@ -280,6 +280,7 @@ impl Connection {
                 ring.apply(queue);
             }
         }
+        memory::give_back(old);
         Ok(())
     }
 

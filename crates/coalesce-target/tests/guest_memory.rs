@@ -2,13 +2,16 @@
 
 use coalesce_target::os::bus_error::Peer;
 use coalesce_target::os::shared_memory::{Protection, SharedMapping};
-use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, Regions};
+use coalesce_target::vhost::memory::{GuestMemory, GuestRegion, Regions, give_back};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use proptest::prelude::*;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemory as _, GuestMemoryBackend, Permissions};
 
 /// Two regions side by side, a hole, the largest region, and the last page but one of all addresses.
@@ -62,4 +65,25 @@ fn slices_at_the_edges_are_those_of_the_regions() {
             }
         }
     }
+}
+
+/// To give back the pages of a guest takes tenths of a second, in which a queue would do nothing.
+#[test]
+fn who_takes_memory_away_gives_it_back_and_not_the_last_request() {
+    struct Pages(Sender<ThreadId>);
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).unwrap();
+        }
+    }
+    let (send, given_back_by) = channel();
+    let pages = Arc::new(Pages(send));
+    let used = pages.clone();
+    let request = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(5));
+        drop(used);
+    });
+    give_back(pages);
+    assert_eq!(given_back_by.recv(), Ok(thread::current().id()));
+    request.join().unwrap();
 }

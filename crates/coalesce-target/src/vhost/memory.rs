@@ -4,6 +4,8 @@ use crate::os::shared_memory::{PAGE, SharedMapping};
 use std::iter::FusedIterator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use vm_memory::bitmap::BS;
 use vm_memory::guest_memory::{Error, GuestMemorySliceIterator, Result as MemoryResult};
 use vm_memory::{
@@ -23,6 +25,19 @@ pub struct GuestMemory {
     regions: Regions,
     largest: Option<Arc<GuestRegion>>, // where nearly everything is
     is_doubted: AtomicBool,
+}
+
+/// How long requests that use old memory are waited for, and how often they are looked at.
+const GIVE_BACK_WITHIN: Duration = Duration::from_millis(100);
+const GIVE_BACK_LOOK: Duration = Duration::from_millis(1);
+
+/// Drops memory when nobody else uses it any more: to give back its pages may take tenths of a second, for which no queue is to wait.
+/// A request that takes long does it itself.
+pub fn give_back<T>(old: Arc<T>) {
+    let deadline = Instant::now() + GIVE_BACK_WITHIN;
+    while Arc::strong_count(&old) > 1 && Instant::now() < deadline {
+        sleep(GIVE_BACK_LOOK);
+    }
 }
 
 /// How much of guest memory is looked at to find out whether a guest has written to it, in bytes: firmware writes below 4 GiB,
