@@ -15,7 +15,7 @@ pub(crate) struct Account {
     pub(crate) request_time: u64,
     /// The integral of held, in requests * ticks. It saturates.
     pub(crate) held_time: u64,
-    /// The ticks from the last settlement to each submission since, summed over them.
+    /// Summed over the submissions since the last settlement: the ticks from that to each, in which it was not outstanding yet.
     not_yet: u64,
     /// Commands that were submitted and have not completed.
     pub(crate) in_flight: u16,
@@ -32,7 +32,7 @@ const DEEPEST_DEBT: i64 = -1 << 62;
 
 /// The time that was settled.
 pub(crate) struct Settled {
-    /// Commands outstanding in all of it, as far as is known.
+    /// Commands outstanding throughout it, as far as is known.
     waiting: u32,
     /// What they waited, in requests * ticks.
     waited: u64,

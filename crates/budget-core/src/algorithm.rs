@@ -20,7 +20,7 @@ pub struct Budget {
     pub(crate) epsilon: u16,  // of the configuration, or the part of it that the regulator leaves
     pub(crate) oldest: u32,   // age of the oldest completion held
     pub(crate) limit: u8,     // completions for each interrupt, of a licence
-    pub(crate) starved: u8,   // holds with it that ended because nobody came any more, less those that filled
+    pub(crate) starved: u8,   // holds with it that ended because nobody came any more, minus those that filled
     pub(crate) evidence: u8,  // C0 is multiplied by 1 more than it
     pub(crate) gap_shift: u8, // a gap counts for at most 2^-gap_shift of `max_hold`
     pub(crate) quiet: u32,    // age of the last completion, not counting Urgents that may interrupt alone

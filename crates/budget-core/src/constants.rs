@@ -31,7 +31,7 @@ pub(crate) const EVIDENCE_MAX: u8 = 3;
 /// With a licence, and in its trials, a silence is at most 2^-PATIENCE_SHIFT of `max_hold`: where completions are rare, the last one
 /// before a pause of the load would wait for it in vain.
 pub(crate) const PATIENCE_SHIFT: u8 = 2;
-/// A hold with a licence that ends because nobody comes any more counts against the licence, and one that fills for it. At
+/// A hold with a licence counts against it if it ends because nobody comes any more, and for it if it fills. At
 /// STARVED_MAX the licence or its trial ends. A guest with 32 reads in flight that waits for its CPU has them come one by one for a
 /// while: with 4 such a while ended nearly every climb before it was certain.
 pub(crate) const STARVED_MAX: u8 = 12;

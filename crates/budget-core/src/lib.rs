@@ -24,8 +24,8 @@
 //!   posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
-//! - *alone*: no more than one command was outstanding at any time since the last trial, and no licence is in force. Requesters
-//!   who turn from many commands to one lose at most a dozen holds until their licence has ended.
+//! - *alone*: no more than one command was outstanding at any time since the last trial, and no licence is in force. When
+//!   requesters turn from many commands to one, at most twelve of their completions are held before their licence ends.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its
@@ -114,8 +114,8 @@ mod together;
 pub use algorithm::Budget;
 pub use auto::Auto;
 pub use coalesce_decision::{
-    Class, Completion, ConfigError, Decision, Event, Field, HoldReason, Mark, Policy, Reason, Share, Spent, Stats,
-    StormParams, Submission,
+    Class, Completion, ConfigError, Decision, Event, Field, Hint, HintSource, HoldReason, Mark, Policy, Reason, Share,
+    Spent, Stats, StormParams, Submission, Submissions,
 };
 pub use config::{Config, Params};
 pub use level::{Allowance, Level};

@@ -13,9 +13,9 @@ use coalesce_decision::ticks::divide;
 /// with more, and with less again, or the other way round, and is about one question:
 ///
 /// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than twice the budget in both
-///   halves, and wins if it was longer in neither. [`EVIDENCE`] more trials lost than won cut ε to a quarter, and after
-///   [`CUTS`] cuts nothing is held. While more are lost than won, the next one follows at once. As many more won than lost take
-///   the last cut back, and an earlier one when the pause has become the longest.
+///   halves, and wins if it was longer in neither. When lost minus won is [`EVIDENCE`], ε is cut to a quarter; after [`CUTS`]
+///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as much, the last
+///   cut is taken back; an earlier one only when the pause is the longest.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
@@ -57,7 +57,7 @@ pub(crate) struct Regulator {
 #[repr(C)]
 struct Stretch {
     completions: u16,
-    paused: u16, // in longer gaps, each of which counts for 1, 4 or 16 times `max_hold`: the most that it exceeds
+    paused: u16, // in longer gaps, each of which counts for 1, 4 or 16 times `max_hold`, the largest that it exceeds
     ticks: u32,
 }
 
@@ -148,7 +148,7 @@ impl Stretch {
 
     /// Whether a completion took longer than `part` / `whole` of its time in `other`.
     fn is_longer(self, (part, whole): (u64, u64), other: Self) -> bool {
-        // ticks below 2^29, completions below 2^16, parts below 2^15
+        // ticks below 2^29, completions below 2^16, parts at most 2^15
         let product = |a: u32, b: u16, c: u64| u64::from(a).wrapping_mul(b.into()).wrapping_mul(c);
         product(self.ticks, other.completions, whole) > product(other.ticks, self.completions, part)
     }

@@ -49,10 +49,10 @@ impl Scale {
         Self { spread: Spread::Linear, domain: (0.0, max), range, ticks }
     }
 
-    /// Logarithmic, from `min` to `max`, both positive.
+    /// Logarithmic, from `min` to `max`, both positive, up to 10^15.
     #[must_use]
     pub fn log(min: f64, max: f64, range: (f64, f64)) -> Self {
-        let min = min.max(1e-3);
+        let (min, max) = (min.clamp(1e-3, 1e15), max.min(1e15));
         let domain = (min / 1.08, max.max(min * 1.5) * 1.08);
         // The most ticks that fit.
         let steps: &[f64] = match domain.1 / domain.0 {
@@ -213,6 +213,7 @@ mod tests {
         assert!(close(scale.at(200.0) - scale.at(50.0), scale.at(400.0) - scale.at(100.0)));
         assert_eq!(ticks(&Scale::log(5.0, 90_000.0, (0.0, 1.0))), "10 100 1000 10k");
         assert_eq!(ticks(&Scale::log(450.0, 800.0, (0.0, 1.0))), "600 800");
+        assert!(Scale::log(f64::MAX, f64::MIN, (0.0, 1.0)).ticks.len() < 10, "of no value at all");
         assert_eq!(ticks(&Scale::ratio(0.9, 1.1, (0.0, 1.0))), "0.8 1 1.25");
         assert!(close(Scale::ratio(0.5, 2.0, (0.0, 1.0)).at(1.0), 0.5));
     }

@@ -3,7 +3,7 @@
 use crate::{Event, Hint, HintSource};
 
 /// What a request carries from its submission to its completion: [`Policy::on_submit`](crate::Policy::on_submit) makes
-/// it, and the completion gives it back. The default is the mark of a request that was never submitted.
+/// it, and the completion gives it back. The default is the mark of a request whose submission was not reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -17,7 +17,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A request that was never submitted, but whose requester said a hint.
+    /// A request whose submission was not reported, but whose requester gave a hint.
     #[inline]
     #[must_use]
     pub const fn of(hint: Hint) -> Self {

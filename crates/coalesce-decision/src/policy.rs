@@ -12,7 +12,7 @@ pub struct Spent {
     pub held: u64,
     /// The time that requests spent.
     pub outstanding: u64,
-    /// What learning may cost beyond the budget, once.
+    /// What trials may cost beyond the budget so far.
     pub learning: u64,
 }
 

@@ -1,5 +1,7 @@
 //! Durations in ticks of the caller's clock. All divisions of a configuration happen here, once.
 
+use core::fmt;
+
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
@@ -29,8 +31,14 @@ const fn split(ns: u64, tick_hz: u64) -> (u64, u64) {
 }
 
 /// A 40-bit number in 5 bytes. No tick rate and no duration in ticks is larger: 60 s at 10 GHz are 6 * 10^11 ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct U40([u8; 5]);
+
+impl fmt::Debug for U40 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.get(), f)
+    }
+}
 
 impl U40 {
     /// The largest one.
@@ -80,6 +88,12 @@ pub const fn divide_up(dividend: u64, divisor: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_40_bits_is_shown_as_a_number() {
+        extern crate std;
+        assert_eq!(std::format!("{:?}", U40::new(1_000_000_000)), "1000000000");
+    }
 
     #[test]
     fn rounds_thresholds_up_and_limits_down() {

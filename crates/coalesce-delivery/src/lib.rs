@@ -283,8 +283,8 @@ impl<E, P: Policy> Delivery<E, P> {
     }
 
     /// Drops what is held if the consumer has reaped it: then no interrupt is needed. A front end that sees the consumer
-    /// reap calls this at once. One that cannot see it need not: each completion, each deadline, the end of a batch, a
-    /// cancelled request and the guest's schedule check, too. What changes the policy or stops the queue does not.
+    /// reap calls this at once. One that cannot see it need not: completions, deadlines, the end of a batch, cancellations and
+    /// the guest's schedule check this, too; `reconfigure`, `flush` and `reset` do not.
     pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
         if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
             self.policy.on_consumed(now);
@@ -320,8 +320,8 @@ impl<E, P: Policy> Delivery<E, P> {
         self.decide(ring, now, |policy| policy.on_deschedule(now))
     }
 
-    /// The queue stops, or its ring has no room: delivers what is held, also what a policy has let go that was changed while
-    /// there was no ring.
+    /// The queue stops, or its ring has no room: delivers what is held, including that whose policy was changed while there was no
+    /// ring.
     ///
     /// # Errors
     /// The ring cannot be used any more.

@@ -25,7 +25,7 @@ EXAMPLES
       coalesce-bench --socket /tmp/s --rw randwrite --write-percent 50 \\
           --verify --ops 100000
 
-The client reaps completions only after an interrupt, so the completion latency (clat) includes the time that the target
+The client reaps completions only after an interrupt, so the completion latency (clat) includes the time that the target \
 holds them. Exit status: 0; 1 if a request failed or never completed, or the target cannot be used; 2 for wrong usage.";
 
 /// Load a target as a guest would, over vhost-user-blk or NVMe, and count its interrupts

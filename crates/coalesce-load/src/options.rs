@@ -94,7 +94,8 @@ pub struct Options {
     #[arg(long, requires = "rate_per_second", value_name = "ON:OFF")]
     pub pauses: Option<Pauses>,
 
-    /// Bursts: submit this many requests, wait for all, then stay idle for the gap; for example 64:2ms or 8:500us
+    /// Bursts: submit this number of requests, at most --depth in flight, wait for all, then stay idle for the gap; for example
+    /// 64:2ms or 8:500us
     #[arg(long, value_name = "REQUESTS:GAP", conflicts_with = "rate_per_second")]
     pub bursts: Option<Bursts>,
 

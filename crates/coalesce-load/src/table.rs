@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use coalesce_cli::counted;
 
-use crate::options::{Device, Job, Options};
+use crate::options::{Bursts, Device, Job, Options, Pauses};
 use crate::report::{Counters, JobReport, Queues, Report};
 
 /// The report as aligned tables: latencies and rates, then interrupts.
@@ -95,6 +95,13 @@ fn describe(report: &Report) -> String {
         Job::Batch => format!("batches of {batch}"),
     };
     let rate = report.options.rate_per_second.map_or_else(String::new, |rate| format!(", open loop at {rate}/s"));
+    let pauses = report
+        .options
+        .pauses
+        .map_or_else(String::new, |Pauses { on_us, off_us }| format!(" for {on_us} us, then none for {off_us} us"));
+    let bursts = report.options.bursts.map_or_else(String::new, |Bursts { requests, gap_us }| {
+        format!(", bursts of {requests}, then none for {gap_us} us")
+    });
     let queues = counted(queues, "queue");
     let rw = format!("{rw:?}").to_lowercase();
     let writes = report.options.write_percent.map_or_else(String::new, |percent| format!(" with {percent} % writes"));
@@ -109,7 +116,7 @@ fn describe(report: &Report) -> String {
     };
     let kicks = if report.doorbells_mapped { "NVMe, doorbells mapped".into() } else { format!("{name} {event_idx}") };
     format!(
-        "{}: {queues}, {job} per queue{rate}, {rw}{writes} of {block_size_bytes} bytes, {kicks}, seed {seed}",
+        "{}: {queues}, {job} per queue{rate}{pauses}{bursts}, {rw}{writes} of {block_size_bytes} bytes, {kicks}, seed {seed}",
         report.socket
     )
 }

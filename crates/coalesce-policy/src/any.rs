@@ -55,8 +55,8 @@ impl AnyPolicy {
         &self.spec
     }
 
-    /// Takes another policy, or other parameters, with what is held: a policy of the same kind goes on with it, any other
-    /// delivers it and starts anew.
+    /// Takes another policy, or other parameters, with what is held. vIC, cint and the budgets go on with it where only their
+    /// parameters change; every other change delivers it, and starts anew.
     ///
     /// # Errors
     /// A parameter that this clock cannot carry; then nothing has happened.
@@ -77,8 +77,7 @@ impl AnyPolicy {
     }
 
     /// The policy with what it has learned, for [`resume`](Self::resume) after others were in force; it stays in force itself.
-    /// `None`: it begins anew as well, as it learns nothing that takes longer than its own times. It is not `auto`, or its Barriers
-    /// are strict.
+    /// `None`: it is not `auto`, or its Barriers are strict. Then it begins anew as well, as it learns nothing that takes long.
     #[must_use]
     pub fn set_aside(&self, now: u64) -> Option<SetAside> {
         let mut policy = self.policy.get().clone();

@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
     /// Bits of an NVMe command.
     HintBits,
-    /// What some clock allows; and what a clock in nanoseconds, the one that most have, allows.
+    /// What some clock allows, and what a clock in nanoseconds allows, which is less, and is what errors name.
     OfClock(&'static Self, &'static Self),
 }
 
@@ -67,7 +67,7 @@ impl Kind {
                 Ok(_) => Ok(Value::Word(text.into())),
                 Err(problem) => Err(format!("{problem}; allowed: {}", self.allowed())),
             },
-            Self::OfClock(some, _) => some.parse(text),
+            Self::OfClock(some, in_ns) => some.parse(text).or_else(|_| in_ns.parse(text)),
         }
     }
 
@@ -79,7 +79,7 @@ impl Kind {
     ) -> Result<Value, String> {
         match value {
             Ok(value @ (Value::Number(n) | Value::Duration(n) | Value::Percent(n))) if range.contains(&n) => Ok(value),
-            Ok(_) => Err(Malformed::TooLarge.problem(text, &self.allowed())),
+            Ok(_) => Err(Malformed::OutOfRange.problem(text, &self.allowed())),
             Err(malformed) => Err(malformed.problem(text, &self.allowed())),
         }
     }
@@ -529,7 +529,7 @@ pub(crate) const CINT: &Family<CintSpec> = &Family {
         Key {
             name: "in_flight",
             kind: count_or_off(cint_core::Field::InFlight.range()),
-            about: "commands in flight below which every completion interrupts; else 1 may be held, and n from 2 * n * in_flight on",
+            about: "with fewer commands in flight every completion interrupts; n > 1 are held only with 2 * n * in_flight",
             get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
             set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
         },

@@ -62,7 +62,7 @@ impl Spec {
         let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let spec = match name {
             "none" => NONE.parse(rest).map(|()| Self::None),
-            "nvme" => keys::NVME.parse(rest).and_then(not_both).map(Self::Nvme),
+            "nvme" => keys::NVME.parse(rest).and_then(|params| not_both(params, rest)).map(Self::Nvme),
             "batch" => BATCH.parse(rest).map(|()| Self::Batch),
             "dim" => DIM.parse(rest).map(|()| Self::Dim),
             "spdk_vhost" => keys::SPDK_VHOST.parse(rest).map(Self::SpdkVhost),
@@ -123,16 +123,13 @@ impl FromStr for Spec {
 }
 
 /// Parameters that either the text gives or the host, which none may have from both.
-fn not_both(params: NvmeParams) -> Result<NvmeParams, SpecError> {
-    let family = keys::NVME;
-    let default = &family.profiles[0].1;
-    let given =
-        family.keys.iter().find(|key| matches!(key.name, "thr" | "time") && key.value(&params) != key.value(default));
-    match given.filter(|_| params.host) {
-        Some(key) => Err(SpecError::Value {
-            policy: family.name,
-            key: key.name.into(),
-            value: key.value(&params).to_string(),
+fn not_both(params: NvmeParams, text: Option<&str>) -> Result<NvmeParams, SpecError> {
+    let given = text.into_iter().flat_map(|text| text.split(',')).filter_map(|item| item.split_once('='));
+    match given.filter(|_| params.host).find(|(key, _)| matches!(*key, "thr" | "time")) {
+        Some((key, value)) => Err(SpecError::Value {
+            policy: keys::NVME.name,
+            key: key.into(),
+            value: value.into(),
             problem: "is not for host=on: the host decides about it".into(),
         }),
         None => Ok(params),

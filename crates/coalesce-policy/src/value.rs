@@ -40,10 +40,12 @@ impl fmt::Display for Value {
 /// Why a text is not a value of its kind.
 pub(crate) enum Malformed {
     NotANumber,
+    NotWhole,
+    TooFine,
     NoUnit,
     UnknownUnit,
     NoPercent,
-    TooLarge,
+    OutOfRange,
 }
 
 impl Malformed {
@@ -51,10 +53,12 @@ impl Malformed {
     pub(crate) fn problem(&self, text: &str, allowed: &str) -> String {
         match self {
             Self::NotANumber => format!("is not a number; allowed: {allowed}"),
+            Self::NotWhole => format!("is not a whole number; allowed: {allowed}"),
+            Self::TooFine => format!("has more than two decimals; allowed: {allowed}"),
             Self::NoUnit => format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s"),
             Self::UnknownUnit => "has an unknown unit; allowed: ns, us, ms, s".into(),
             Self::NoPercent => format!("has no unit; write {text}%"),
-            Self::TooLarge => format!("is out of range; allowed: {allowed}"),
+            Self::OutOfRange => format!("is out of range; allowed: {allowed}"),
         }
     }
 }
@@ -98,15 +102,17 @@ pub(crate) fn percent(text: &str) -> Result<u64, Malformed> {
     let part = match part.len() {
         1 => scaled(part, 10)?,
         2 => scaled(part, 1)?,
-        _ => return Err(Malformed::NotANumber),
+        _ => return Err(scaled(part, 1).map_or_else(|malformed| malformed, |_| Malformed::TooFine)),
     };
-    let parts = scaled(whole, 100)?.checked_add(part).ok_or(Malformed::TooLarge)?;
+    let parts = scaled(whole, 100)?.checked_add(part).ok_or(Malformed::OutOfRange)?;
     number.map(|_| parts).ok_or(Malformed::NoPercent)
 }
 
 fn scaled(digits: &str, factor: u64) -> Result<u64, Malformed> {
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Malformed::NotANumber);
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(digits) {
+        let is_decimal = digits.split_once('.').is_some_and(|(whole, part)| is_number(whole) && is_number(part));
+        return Err(if is_decimal { Malformed::NotWhole } else { Malformed::NotANumber });
     }
-    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or(Malformed::TooLarge)
+    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or(Malformed::OutOfRange)
 }

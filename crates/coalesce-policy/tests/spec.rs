@@ -77,6 +77,9 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ("nvme:time=150us", "nvme: time=150us is not a multiple of 100us; allowed: 0 to 25500us in steps of 100us"),
         ("nvme:host=on,time=200us", "nvme: time=200us is not for host=on: the host decides about it"),
         ("nvme:thr=0,host=on", "nvme: thr=0 is not for host=on: the host decides about it"),
+        ("nvme:host=on,thr=7", "nvme: thr=7 is not for host=on: the host decides about it"),
+        ("vic:epoch=1.5ms", "vic: epoch=1.5ms is not a whole number; allowed: 1ms to 60s"),
+        ("budget:max_hold=2s", "budget: max_hold=2s is out of range; allowed: 1ns to 500ms"),
         ("nvme:thr=256", "nvme: thr=256 is out of range; allowed: 0 to 255"),
         (
             "spdk_vhost:delay_base_us=60000001",
@@ -111,7 +114,7 @@ fn says_what_is_wrong_and_what_is_allowed() {
         ("auto:budget=0%", "auto: budget=0% is out of range; allowed: 0.01% to 50%"),
         ("auto:budget=50.01%", "auto: budget=50.01% is out of range; allowed: 0.01% to 50%"),
         ("auto:budget=.5%", "auto: budget=.5% is not a number; allowed: 0.01% to 50%"),
-        ("auto:budget=5.125%", "auto: budget=5.125% is not a number; allowed: 0.01% to 50%"),
+        ("auto:budget=5.125%", "auto: budget=5.125% has more than two decimals; allowed: 0.01% to 50%"),
         ("auto:budget=5.%", "auto: budget=5.% is not a number; allowed: 0.01% to 50%"),
         (
             "auto:budget=99999999999999999999%",

@@ -293,6 +293,25 @@ fn reports_are_whole() {
     assert!(table.lines().count() == 4 && table.contains("\n,\"vic:cif_threshold=2,epoch=1ms\",392,"), "{table}");
 }
 
+/// One request has no percentiles, so there is nothing to draw of them.
+#[test]
+fn a_report_about_one_request_is_whole() {
+    let html = temporary("one.html");
+    let trace = "{\"time_ns\":1,\"event\":\"submit\",\"id\":1}\n{\"time_ns\":1000,\"event\":\"complete\",\"id\":1}\n";
+    stdout(&["replay", "-", "--html", html.to_str().unwrap()], trace);
+    assert!(std::fs::read_to_string(html).unwrap().contains("</html>"));
+}
+
+#[test]
+fn fuzzing_checks_at_least_one_plan() {
+    assert!(stderr(&["fuzz", "--seeds", "0"], "").contains("0 is not in 1.."), "no plan");
+    let last = u64::MAX.to_string();
+    assert!(
+        stderr(&["fuzz", "--first", &last, "--seeds", "2"], "").contains("--first: the last seed"),
+        "beyond 64 bits"
+    );
+}
+
 /// By whatever name an output is what is read, it stays.
 #[test]
 fn no_output_overwrites_what_is_read() {

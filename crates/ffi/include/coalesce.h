@@ -414,10 +414,12 @@ typedef struct {
   uint64_t held_time;
   /** The time that requests spent, in ticks summed over them. It saturates. */
   uint64_t outstanding_time;
-  /** The share of it that holding may add, in basis points (1/100 %); 0: the policy has no budget. */
+  /** The time that trials may have cost beyond the budget so far, in ticks summed over the requests. */
+  uint64_t learning;
+  /** The share of `outstanding_time` that holding may add, in basis points (1/100 %); 0: the policy has no budget. */
   uint32_t budget;
 } coalesce_spent;
-COALESCE_LAYOUT(coalesce_spent, 24, uint64_t);
+COALESCE_LAYOUT(coalesce_spent, 32, uint64_t);
 
 /** A function that receives one counter. */
 typedef void (*coalesce_counter)(void *context, const char *reason, bool is_hold, uint64_t count);
@@ -670,7 +672,7 @@ uint32_t coalesce_policy_untracked(const coalesce_policy *policy);
 uint32_t coalesce_policy_times_back(const coalesce_policy *policy);
 
 /**
- * Reads what the latency budget has spent since the counters were reset, for example "3.1 % of 5 %".
+ * Reads what the latency budget has spent.
  *
  * Requires:
  * As `coalesce_policy_print`; `spent` is null or points to a `coalesce_spent`.

@@ -544,11 +544,13 @@ pub struct coalesce_spent {
     pub held_time: u64,
     /// The time that requests spent, in ticks summed over them. It saturates.
     pub outstanding_time: u64,
-    /// The share of it that holding may add, in basis points (1/100 %); 0: the policy has no budget.
+    /// The time that trials may have cost beyond the budget so far, in ticks summed over the requests.
+    pub learning: u64,
+    /// The share of `outstanding_time` that holding may add, in basis points (1/100 %); 0: the policy has no budget.
     pub budget: u32,
 }
 
-/// Reads what the latency budget has spent since the counters were reset, for example "3.1 % of 5 %".
+/// Reads what the latency budget has spent.
 ///
 /// # Safety
 /// As `coalesce_policy_print`; `spent` is null or points to a `coalesce_spent`.
@@ -564,14 +566,10 @@ pub unsafe extern "C" fn coalesce_policy_spent(
             (status, policy.spec().budget().zip(policy.spent()))
         })
     };
-    let (budget, Spent { held, outstanding, .. }) = value.unwrap_or_default();
+    let (budget, Spent { held: held_time, outstanding: outstanding_time, learning }) = value.unwrap_or_default();
+    let budget = budget.as_basis_points().into();
     // SAFETY: the caller's promise.
-    unsafe {
-        put(
-            spent,
-            coalesce_spent { held_time: held, outstanding_time: outstanding, budget: budget.as_basis_points().into() },
-        )
-    };
+    unsafe { put(spent, coalesce_spent { held_time, outstanding_time, learning, budget }) };
     status
 }
 

@@ -312,7 +312,7 @@ fn a_request_that_was_never_submitted_is_plain() {
 fn what_a_budget_has_spent_can_be_read() {
     for (text, budget) in [("auto", 500), ("budget:budget=12.5%", 1250), ("cint", 0), ("none", 0)] {
         let handle = make(text).expect("a policy");
-        let mut spent = coalesce_spent { held_time: 1, outstanding_time: 1, budget: 1 };
+        let mut spent = coalesce_spent { held_time: 1, outstanding_time: 1, learning: 1, budget: 1 };
         // SAFETY: all of it is ours.
         unsafe {
             for now in 0..100 {
@@ -321,10 +321,11 @@ fn what_a_budget_has_spent_can_be_read() {
             assert_eq!(coalesce_policy_spent(handle, null_mut()), COALESCE_E_NULL);
             assert_eq!(coalesce_policy_spent(handle, &raw mut spent), COALESCE_OK, "{text}");
             assert_eq!((spent.budget, spent.outstanding_time > 0), (budget, budget > 0), "{text}");
-            assert!(spent.held_time <= spent.outstanding_time, "{text}");
+            assert!(spent.held_time <= spent.outstanding_time && (spent.learning > 0) == (budget > 0), "{text}");
             assert_eq!(coalesce_policy_reset_stats(handle), COALESCE_OK);
             assert_eq!(coalesce_policy_spent(handle, &raw mut spent), COALESCE_OK, "{text}");
-            assert_eq!(spent, coalesce_spent { budget, ..Default::default() }, "{text}");
+            let learning = spent.learning; // up to now, whatever was spent since then
+            assert_eq!(spent, coalesce_spent { budget, learning, ..Default::default() }, "{text}");
             coalesce_policy_free(handle);
         }
     }

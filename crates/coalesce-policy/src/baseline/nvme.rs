@@ -29,7 +29,7 @@ pub struct Aggregation {
     pub time: u8,
 }
 
-/// `thr` completions, or `time` after the first.
+/// `thr` + 1 completions, or `time` after the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nvme {
     params: NvmeParams,

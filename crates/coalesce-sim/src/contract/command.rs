@@ -61,7 +61,7 @@ EXAMPLES
           --policy auto --policy auto:budget=1%
       coalesce-sim contract --first 17 --seeds 1 --loads seed --print
 
-`time` is what a request takes its requester, over none: see `coalesce-sim run --help`. A policy's budget is judged by it, on
+`time` is what a request takes its requester, over none: see `coalesce-sim run --help`. A policy's budget is judged by it, on \
 every line and from the beginning. The command fails if a policy breaks that rule, or any other.";
 
 fn time(text: &str) -> Result<Time, String> {

@@ -19,7 +19,7 @@ EXAMPLES
       coalesce-sim fuzz --first 4711 --seeds 1 --print")]
 pub struct Command {
     /// Number of plans
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
 
     /// The first seed
@@ -35,9 +35,10 @@ impl Command {
     /// Runs the plans, and prints each that breaks a rule.
     ///
     /// # Errors
-    /// A plan breaks a rule.
+    /// A plan breaks a rule, or the last seed is no number of 64 bits.
     pub fn run(self) -> Result<()> {
-        let seeds = self.first..self.first.saturating_add(self.seeds);
+        let last = self.first.checked_add(self.seeds).context("--first: the last seed does not fit into 64 bits")?;
+        let seeds = self.first..last;
         if self.print {
             for seed in seeds.clone() {
                 println!("{}", toml::to_string(&plan(seed)).context("a plan has a text form")?);

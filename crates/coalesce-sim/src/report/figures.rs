@@ -101,9 +101,11 @@ fn bars(
 
 fn times(id: &str, section: &Section, series: &[Series]) -> String {
     let panel = |title, about, y_axis, of: fn(&Entry) -> &Percentiles, min_us: f64| {
-        let known = section.entries.iter().zip(series).filter(|(entry, _)| of(entry).count > 0);
-        let lines: Vec<_> =
-            known.map(|(entry, series)| Curve { series: *series, points: points(of(entry), min_us) }).collect();
+        let curves_of = section.entries.iter().zip(series);
+        let lines: Vec<_> = curves_of
+            .map(|(entry, series)| Curve { series: *series, points: points(of(entry), min_us) })
+            .filter(|curve| !curve.points.is_empty())
+            .collect();
         let head = Head { title, about, axis: "percentile" };
         if lines.is_empty() { String::new() } else { curves(&head, y_axis, &NINES, &lines) }
     };

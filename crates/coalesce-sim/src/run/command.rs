@@ -172,9 +172,9 @@ const HEADS: [&str; 14] = [
     "req/irq",
     "cycles/IO",
     "CPU",
-    "held p50",
-    "held p99",
-    "held max",
+    "held p50 us",
+    "held p99 us",
+    "held max us",
     "rules",
 ];
 

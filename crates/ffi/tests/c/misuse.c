@@ -571,7 +571,7 @@ static void policies(void)
     CHECK(coalesce_policy_deadline(NULL) == COALESCE_NEVER && coalesce_policy_held(NULL) == 0);
     CHECK(coalesce_policy_max_hold(NULL) == COALESCE_NEVER && coalesce_policy_untracked(NULL) == 0);
     CHECK(coalesce_policy_times_back(NULL) == 0);
-    coalesce_spent spent = {1, 1, 1};
+    coalesce_spent spent = {1, 1, 1, 1};
     CHECK(coalesce_policy_spent(NULL, &spent) == COALESCE_E_NULL);
     CHECK(spent.budget == 0 && spent.held_time == 0 && spent.outstanding_time == 0);
     CHECK(coalesce_policy_print(NULL, NULL, 0) == 0 && !coalesce_policy_wants_batch_end(NULL));

@@ -51,9 +51,9 @@ WHAT IS PRINTED
     decision     hold, or an interrupt and how many completions it covers; the reason
     next us      until the policy's deadline, if it holds anything
     spent us     of a latency budget, since the beginning of the trace: what holding has
-                 added to the time of all requests, of the share that it may add. To
-                 learn the depth, a budget may spend more than the share, once:
-                 learning_ns of --json says how much
+                 added to the time of all requests, of the share that it may add. Its
+                 trials may cost more than the share, up to a limit: learning_ns of
+                 --json
     held         a = for each completion that is held; | is the interrupt that ends
                  the hold
   At the end, how often each reason decided, and what it means.
