@@ -48,7 +48,7 @@ any_policy none
 any_policy nvme
 any_policy dim
 any_policy auto
-any_policy_together auto 147
+any_policy_together auto 210
 END
 
 awk '

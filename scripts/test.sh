@@ -120,9 +120,9 @@ play() {
     echo "SKIPPED: play: no browser, or no compiler for it"
   fi
 }
-# Ten seconds of arbitrary bytes for each target, two at a time: what was found before, and the roads nearby. The workflows and
+# Five seconds of arbitrary bytes for each target, two at a time: what was found before, and the roads nearby. The workflows and
 # scripts/fuzz.sh take minutes and hours.
-fuzz() { PROFILE=brief scripts/fuzz.sh 10; }
+fuzz() { PROFILE=brief scripts/fuzz.sh 5; }
 fuzz_build() { PROFILE=brief scripts/fuzz.sh --build; }
 # The controller of firmware-demo, in C and in Rust: here, under sanitizers, and on two emulated boards. The task of embassy.
 firmware() {

@@ -45,7 +45,7 @@ fn any_policy_together(policy: &mut AnyPolicy, now: u64, cif: u32) -> bool {
 }
 
 /// Too few for a bypass.
-const TOGETHER: u16 = 10;
+const TOGETHER: u16 = 5;
 
 /// How often `deliver` says no. 10 million completions a second; no epoch ends.
 fn held(mut deliver: impl FnMut(u64) -> bool) -> usize {

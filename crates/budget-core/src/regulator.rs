@@ -129,10 +129,11 @@ const RARE_MAX: u8 = 5;
 /// A licence is tried where completions come, pauses included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
 /// for each costs little.
 const FREQUENT_SHIFT: u32 = 3;
-/// Where POLLS polls of a device complete at least BATCH commands each on average, they coalesce enough by themselves: asking the policy costs
-/// more than it could save. It is bypassed for BYPASS interrupts.
+/// Where POLLS polls of a device complete at least BATCH commands each on average, which is what the largest licence waits for, they coalesce
+/// enough by themselves: asking the policy costs more than it could save. It is bypassed for BYPASS interrupts. With 16 SPDK lost a fifth of the IOPS
+/// of a malloc bdev at depth 32, whose polls complete up to 16 (2026-11-29).
 const POLLS: u16 = 64;
-const BATCH: u16 = 16;
+const BATCH: u16 = LICENSED_MAX as u16;
 const BYPASS: u16 = 1024;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
@@ -308,8 +309,10 @@ impl Regulator {
         let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
         match self.state {
             _ if self.is_bypassed() => {
-                self.pass(1); // a shell that asks anyway
                 self.enter(State::Pause, MEASURE);
+                let allowed = self.allowance(); // of this poll, too, if the bypass ends here
+                self.pass(1); // a shell that asks anyway
+                return allowed;
             }
             _ if known.has_failed => self.fail(known, config),
             _ if known.is_unpaid => self.enter(State::Pause, MEASURE), // again when it can be paid

@@ -8,8 +8,8 @@ use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 pub(crate) trait Together: Policy {
     fn budget(&mut self) -> &mut Budget;
 
-    /// Decides about the plain completion that is the `left`-th before `last`, and perhaps about some behind it, but about none
-    /// behind an `end`. Returns how many before `last` are left, and the last decision.
+    /// Decides about the plain completion that is the `left`-th before `last`, and perhaps about some behind it; it stops at an
+    /// `end`. Returns how many before `last` are left, and the last decision.
     fn decide_some(&mut self, now: u64, left: u16, last: &Completion, end: End) -> (u16, Decision);
 }
 

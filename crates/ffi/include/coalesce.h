@@ -526,7 +526,7 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
  * Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
  * the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
  * asking, and report with `coalesce_policy_on_passed`, every 256 interrupts at the latest. False with "none", and with
- * "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 16 completions each. The
+ * "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each. The
  * answer may change with each decision and each report.
  *
  * Requires:
