@@ -7,6 +7,7 @@ use super::Replayed;
 use crate::contender::Contender;
 use crate::event::{Event, State, Timeline, What};
 use crate::trace::Trace;
+use crate::units::Time;
 use anyhow::{Result, bail};
 use coalesce_policy::Decision;
 
@@ -97,9 +98,10 @@ pub fn explain(
         let span = last - first.unwrap_or(last);
         let on = stretch.queue.as_ref().map_or_else(String::new, |name| format!(" on queue {name:?}"));
         bail!(
-            "nothing happens{on} from {} ns on, for {} ns: the trace is {span} ns long, its queues are {:?}",
-            stretch.at,
-            stretch.length,
+            "nothing happens{on} from {} on, for {}: the trace is {} long, its queues are {:?}",
+            Time(stretch.at),
+            Time(stretch.length),
+            Time(span),
             trace.queues()
         );
     };
