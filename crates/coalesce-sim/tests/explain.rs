@@ -107,7 +107,7 @@ fn another_queue_is_named_and_chosen() {
 #[test]
 fn an_empty_stretch_says_how_long_the_trace_is() {
     let error = stderr(&[TRACE, "--at", "1s"]);
-    assert!(error.contains(TRACE) && error.contains("the trace is 2236512 ns long"), "{error}");
+    assert!(error.contains(TRACE) && error.contains("the trace is 2236512ns long"), "{error}");
     assert!(stderr(&["/nowhere"]).contains("/nowhere"));
     assert!(stderr(&[TRACE, "--at", "5"]).contains("no unit"));
 }
