@@ -106,9 +106,9 @@ async function main() {
     request();
   };
 
-  // Whoever follows a link within the page, or edits the address.
-  addEventListener("hashchange", () => {
-    form.take(settingsOf(location.hash));
+  // Whoever follows a link within the page, or edits the address. What it became, as `remember` may have changed it since.
+  addEventListener("hashchange", ({ newURL }) => {
+    form.take(settingsOf(new URL(newURL).hash));
     request();
   });
   addEventListener("dragover", (event) => {
