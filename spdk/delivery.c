@@ -210,7 +210,7 @@ static void bypass(struct delivery *delivery, bool is_sent)
 
 void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent)
 {
-    if (delivery_is_bypassed(delivery) && !delivery->is_due) {
+    if (delivery_may_pass(delivery)) {
         bypass(delivery, is_sent);
     } else {
         delivery_decide(delivery, now);

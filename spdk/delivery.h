@@ -137,6 +137,12 @@ static inline bool delivery_is_bypassed(const struct delivery *delivery)
     return !delivery->may_hold && delivery->held == 0;
 }
 
+// The same, and no interrupt is due from before, upon which the policy has decided.
+static inline bool delivery_may_pass(const struct delivery *delivery)
+{
+    return delivery_is_bypassed(delivery) && !delivery->is_due;
+}
+
 // What is held waits: nothing has come since the policy was asked, and the deadline has not passed.
 static inline bool delivery_waits(const struct delivery *delivery, uint64_t now)
 {

@@ -322,7 +322,7 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t qid)
     sync_completions(&vq->queue);
     uint64_t now = 0;
     int rc = -EAGAIN;
-    bool may_interrupt = delivery_is_bypassed(delivery) && !delivery->is_due;
+    bool may_interrupt = delivery_may_pass(delivery);
     if (!may_interrupt) {
         now = delivery_now();
         if (!delivery_waits(delivery, now)) {

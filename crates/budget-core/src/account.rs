@@ -15,7 +15,7 @@ pub(crate) struct Account {
     pub(crate) request_time: u64,
     /// The integral of held, in requests * ticks. It saturates.
     pub(crate) held_time: u64,
-    /// Summed over the submissions since the last settlement: the ticks from that to each, in which it was not outstanding yet.
+    /// The ticks from the last settlement to each submission since, summed: time in which its command was not outstanding yet.
     not_yet: u64,
     /// Commands that were submitted and have not completed.
     pub(crate) in_flight: u16,

@@ -14,8 +14,8 @@ use coalesce_decision::ticks::divide;
 ///
 /// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than twice the budget in both
 ///   halves, and wins if it was longer in neither. When lost minus won is [`EVIDENCE`], ε is cut to a quarter; after [`CUTS`]
-///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as much, the last
-///   cut is taken back; an earlier one only when the pause is the longest.
+///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as
+///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough.
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
@@ -129,9 +129,9 @@ const RARE_MAX: u8 = 5;
 /// A licence is tried where completions come, pauses included, at least 2^FREQUENT_SHIFT times in `max_hold`: with fewer an interrupt
 /// for each costs little.
 const FREQUENT_SHIFT: u32 = 3;
-/// Where POLLS polls of a device complete at least BATCH commands each on average, which is what the largest licence waits for, they coalesce
-/// enough by themselves: asking the policy costs more than it could save. It is bypassed for BYPASS interrupts. With 16 SPDK lost a fifth of the IOPS
-/// of a malloc bdev at depth 32, whose polls complete up to 16 (2026-11-29).
+/// Where POLLS polls of a device complete at least BATCH commands each on average, which is what the largest licence waits for, they
+/// coalesce enough by themselves: asking the policy costs more than it could save. It is bypassed for BYPASS interrupts. With 16 SPDK
+/// lost a fifth of the IOPS of a malloc bdev at depth 32, whose polls complete up to 16 (2026-11-29).
 const POLLS: u16 = 64;
 const BATCH: u16 = LICENSED_MAX as u16;
 const BYPASS: u16 = 1024;

@@ -2,7 +2,7 @@
 
 use crate::algorithm::Cint;
 use crate::config::{AGE_MAX, Config, SPAN_MAX};
-use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
+use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Policy as _, Reason, StormGuard};
 
 impl Cint {
     /// A machine in its initial state. Usable in a `static`.
@@ -57,8 +57,8 @@ impl Cint {
             self.deliver(reason)
         } else if self.coalesced >= self.thr_left {
             self.deliver(Reason::Count)
-        } else if left > SPAN_MAX as i32 {
-            self.deliver(Reason::BatchEnd) // it has no deadline, and perhaps no batch has begun that could end
+        } else if self.deadline().is_none() {
+            self.deliver(Reason::BatchEnd) // and perhaps no batch has begun that could end
         } else {
             Decision::Hold(HoldReason::Reconfigured)
         })

@@ -4,8 +4,8 @@ use coalesce_decision::{BothBits, Hint};
 use core::fmt;
 
 /// Two neighbouring bits of an NVMe read or write that carry its hint: the lower one is Urgent, the upper one is Barrier,
-/// both together are Urgent. The default, `cdw12:16`, is our choice of the reserved
-/// bits that cinterrupts §4.2.1 asks for.
+/// both together are Urgent. The default, `cdw12:16`, is our choice of the reserved bits that cinterrupts §4.2.1 asks
+/// for.
 ///
 /// NVM Command Set 1.0, and NVMe 1.0 to 1.4, reserve bits 19:16 of Command Dword 12. Later versions give them to CETYPE,
 /// which a host sets for a controller with Key Per I/O: such a host and its device agree on other bits. The text form is

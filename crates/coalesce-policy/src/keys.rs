@@ -141,13 +141,18 @@ pub(crate) struct Family<P: 'static> {
 
 const PROFILE: &str = "profile";
 
+/// The parts of `key=value,key=value`.
+pub(crate) fn items(text: Option<&str>) -> impl Iterator<Item = &str> {
+    text.into_iter().flat_map(|text| text.split(','))
+}
+
 impl<P: Clone> Family<P> {
     /// Reads `key=value,key=value`; `None`: the policy's name stands alone.
     pub(crate) fn parse(&self, text: Option<&str>) -> Result<P, SpecError> {
         let policy = self.name;
         let mut params = self.profiles[0].1.clone();
         let mut seen: Vec<&str> = Vec::new();
-        for item in text.into_iter().flat_map(|text| text.split(',')) {
+        for item in items(text) {
             let Some((key, value)) = item.split_once('=') else {
                 return Err(SpecError::NoValue { policy, item: item.into() });
             };

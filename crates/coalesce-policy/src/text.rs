@@ -124,7 +124,7 @@ impl FromStr for Spec {
 
 /// Parameters that either the text gives or the host, which none may have from both.
 fn not_both(params: NvmeParams, text: Option<&str>) -> Result<NvmeParams, SpecError> {
-    let given = text.into_iter().flat_map(|text| text.split(',')).filter_map(|item| item.split_once('='));
+    let given = keys::items(text).filter_map(|item| item.split_once('='));
     match given.filter(|_| params.host).find(|(key, _)| matches!(*key, "thr" | "time")) {
         Some((key, value)) => Err(SpecError::Value {
             policy: keys::NVME.name,

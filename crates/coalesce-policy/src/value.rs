@@ -102,16 +102,20 @@ pub(crate) fn percent(text: &str) -> Result<u64, Malformed> {
     let part = match part.len() {
         1 => scaled(part, 10)?,
         2 => scaled(part, 1)?,
-        _ => return Err(scaled(part, 1).map_or_else(|malformed| malformed, |_| Malformed::TooFine)),
+        _ if is_digits(part) => return Err(Malformed::TooFine),
+        _ => return Err(Malformed::NotANumber),
     };
     let parts = scaled(whole, 100)?.checked_add(part).ok_or(Malformed::OutOfRange)?;
     number.map(|_| parts).ok_or(Malformed::NoPercent)
 }
 
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 fn scaled(digits: &str, factor: u64) -> Result<u64, Malformed> {
-    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(digits) {
-        let is_decimal = digits.split_once('.').is_some_and(|(whole, part)| is_number(whole) && is_number(part));
+    if !is_digits(digits) {
+        let is_decimal = digits.split_once('.').is_some_and(|(whole, part)| is_digits(whole) && is_digits(part));
         return Err(if is_decimal { Malformed::NotWhole } else { Malformed::NotANumber });
     }
     digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or(Malformed::OutOfRange)

@@ -314,7 +314,7 @@ fn completions_may_come_together() {
                 let _ = policy.on_submit(now, &Submission { outstanding: 32, ..Submission::default() });
             }
             let may_hold = together.may_hold();
-            if !may_hold {
+            if !may_hold && (before > 15 || is_budget) {
                 if before > 15 {
                     together.on_passed(now, before / 4);
                 } else {
@@ -326,6 +326,7 @@ fn completions_may_come_together() {
                 continue;
             }
             let decision = together.on_completions(now, before, &last);
+            prop_assert!(may_hold || decision.is_deliver(), "{text}: {decision:?}");
             let may_wait = hint != Hint::Urgent || decision == Decision::Hold(HoldReason::Storm);
             prop_assert!(!is_budget || may_wait || decision.is_deliver(), "{text}: {decision:?}");
             prop_assert!(decision != Decision::DeliverUrgent || before == 0 || hint == Hint::Urgent);

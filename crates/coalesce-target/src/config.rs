@@ -1,6 +1,7 @@
 //! The configuration of `serve`, from the command line or a TOML file.
 
 use crate::disk::{QUEUES_MAX, SERIAL_LEN};
+use crate::os::shared_memory::PAGE;
 use crate::os::socket::{OWNER_ONLY, inherited};
 use crate::throttle::Rates;
 use anyhow::{Context as _, Result, bail};
@@ -155,7 +156,7 @@ impl Device {
 }
 
 /// The least guest memory: a page.
-const MEMORY_MIN: u64 = 4096;
+const MEMORY_MIN: u64 = PAGE as u64;
 
 fn max_memory() -> Size {
     Size(1 << 40)

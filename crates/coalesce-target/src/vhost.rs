@@ -261,8 +261,8 @@ impl Connection {
 
     /// Changes the guest memory. Returns when every queue uses it, because the front end may unmap memory once it has
     /// the answer. A layout changes region by region: a ring that is in none for a while completes what is in flight, and
-    /// rests.
-    fn set_memory(&mut self, memory: Regions) -> Result<()> {
+    /// rests. Gives what was there before.
+    fn set_memory(&mut self, memory: Regions) -> Result<Arc<GuestMemory>> {
         let memory = Arc::new(GuestMemory::from(memory));
         for (ring, queue) in self.rings.iter_mut().zip(self.queues.iter()) {
             if matches!(ring.phase, Phase::Running) && !ring.is_away && !ring.is_in(&memory) {
@@ -280,8 +280,7 @@ impl Connection {
                 ring.apply(queue);
             }
         }
-        memory::give_back(old);
-        Ok(())
+        Ok(old)
     }
 
     /// What of the negotiated features matters to a ring: EVENT_IDX and FLUSH.
@@ -486,7 +485,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
                 .iter()
                 .map(|r| Mapping { front_end: r.user_addr, guest: r.guest_phys_addr, size: r.memory_size })
                 .collect();
-            self.set_memory(memory)?;
+            memory::give_back(self.set_memory(memory)?);
             Ok(None)
         })
     }
@@ -654,7 +653,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
             let memory = self.memory.regions().insert_region(Arc::new(region_here))?;
             let (front_end, guest, size) = (region.user_addr, region.guest_phys_addr, region.memory_size);
             self.mappings.push(Mapping { front_end, guest, size });
-            self.set_memory(memory)?;
+            drop(self.set_memory(memory)?); // its regions are in use as before
             Ok(None)
         })
     }
@@ -664,7 +663,8 @@ impl VhostUserBackendReqHandlerMut for Connection {
             let address = GuestAddress(region.guest_phys_addr);
             let (memory, _) = self.memory.regions().remove_region(address, region.memory_size)?;
             self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
-            self.set_memory(memory)
+            memory::give_back(self.set_memory(memory)?);
+            Ok(())
         })
     }
 

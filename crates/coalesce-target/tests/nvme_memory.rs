@@ -44,6 +44,14 @@ const ENDS: [u64; 14] = [
     RAM,
 ];
 
+/// A host whose memory is mapped in pieces.
+fn in_pieces(policy: &str) -> Host {
+    let mut host = Host::new(policy);
+    host.unmap_all();
+    host.map_pieces(0, &ENDS);
+    host
+}
+
 fn read(lba: u64) -> Sqe {
     Sqe::io(READ).blocks(lba, 8).prps(DATA, 0)
 }
@@ -105,9 +113,7 @@ fn queues_go_on_when_their_memory_returns() {
 /// One piece after the other is away for a while, and all others stay.
 #[test]
 fn a_part_that_is_away_does_not_disturb_the_others() {
-    let mut host = Host::new("none");
-    host.unmap_all();
-    host.map_pieces(0, &ENDS);
+    let mut host = in_pieces("none");
     let (mut sq, mut cq) = host.pair(64);
     host.use_shadow(SHADOW, SHADOW + 4096);
     let starts = [&[0], &ENDS[..ENDS.len() - 1]].concat();
@@ -335,9 +341,7 @@ fn only_what_is_used_while_it_is_away_is_fatal_and_the_log_says_what() {
             (SHADOW, 1, "the shadow doorbells at 0x400000..0x401000"),
             (SHADOW + 4096, 1, "the shadow doorbells at 0x401000..0x402000"),
         ] {
-            let mut host = Host::new("none");
-            host.unmap_all();
-            host.map_pieces(0, &ENDS);
+            let mut host = in_pieces("none");
             let (mut sq, mut cq) = host.pair(8);
             host.use_shadow(SHADOW, SHADOW + 4096);
             assert_serves(&mut host, &mut sq, &mut cq, 10);
@@ -378,9 +382,7 @@ fn only_what_is_used_while_it_is_away_is_fatal_and_the_log_says_what() {
 /// A completion queue that returns read-only has not returned.
 #[test]
 fn a_queue_that_returns_without_its_permission_stays_away() {
-    let mut host = Host::new("none");
-    host.unmap_all();
-    host.map_pieces(0, &ENDS);
+    let mut host = in_pieces("none");
     let (mut sq, mut cq) = host.pair(8);
     host.unmap(CQ_1..CQ_1 + 4096);
     host.map(CQ_1..CQ_1 + 4096, DmaMap::READ);
@@ -469,9 +471,7 @@ fn nothing_is_lost_while_memory_comes_and_goes() {
 /// is on again.
 #[test]
 fn what_waited_for_memory_waits_for_bus_mastering_too() {
-    let mut host = Host::new("none");
-    host.unmap_all();
-    host.map_pieces(0, &ENDS);
+    let mut host = in_pieces("none");
     let (mut sq, mut cq) = host.pair(8);
     host.use_shadow(SHADOW, SHADOW + 4096);
     assert_serves(&mut host, &mut sq, &mut cq, 3);
@@ -496,9 +496,7 @@ fn what_waited_for_memory_waits_for_bus_mastering_too() {
 /// follows. It goes away at another moment each time, some of which are between a completion and the next command.
 #[test]
 fn nothing_is_held_for_commands_whose_memory_is_away() {
-    let mut host = Host::new("vic:epoch=1ms,cif_threshold=2,iops_threshold=0,max_hold=off,live_clamp=off");
-    host.unmap_all();
-    host.map_pieces(0, &ENDS);
+    let mut host = in_pieces("vic:epoch=1ms,cif_threshold=2,iops_threshold=0,max_hold=off,live_clamp=off");
     let (mut sq, mut cq) = host.pair(64);
     let list = DATA + 0x10_0000;
     let pages: Vec<_> = (1..256).flat_map(|page| (DATA + 4096 * page).to_le_bytes()).collect();

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// An event loop that has not looked at the timer for so long since it has fired, in ns, has ended, or is too busy to meet deadlines.
+/// Ns after the timer has fired within which an event loop looks at it, unless it has ended or is too busy to meet deadlines.
 const LATE: u64 = 10_000_000;
 
 const KICK: u64 = 0;

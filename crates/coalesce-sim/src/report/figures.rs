@@ -101,8 +101,8 @@ fn bars(
 
 fn times(id: &str, section: &Section, series: &[Series]) -> String {
     let panel = |title, about, y_axis, of: fn(&Entry) -> &Percentiles, min_us: f64| {
-        let curves_of = section.entries.iter().zip(series);
-        let lines: Vec<_> = curves_of
+        let entries = section.entries.iter().zip(series);
+        let lines: Vec<_> = entries
             .map(|(entry, series)| Curve { series: *series, points: points(of(entry), min_us) })
             .filter(|curve| !curve.points.is_empty())
             .collect();
