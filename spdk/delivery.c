@@ -134,8 +134,8 @@ static void report_bypassed(struct delivery *delivery, uint64_t now)
 {
     if (delivery->bypassed == 0)
         return;
-    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed);
-    delivery->bypassed = 0;
+    coalesce_policy_on_passed(delivery->policy, now, delivery->bypassed, delivery->bypassed_cif);
+    delivery->bypassed = delivery->bypassed_cif = 0;
     update(delivery);
 }
 
@@ -202,7 +202,11 @@ static void release_held(struct delivery *delivery, uint64_t now)
 // The consumer has been notified, and the policy was not asked.
 static void bypass(struct delivery *delivery, bool is_sent)
 {
-    delivery->pending.completions = 0;
+    if (delivery->pending.completions > 0) {
+        uint32_t cif = delivery->pending.cif + delivery->pending.completions - 1; // at the first of them
+        delivery->bypassed_cif = spdk_max(delivery->bypassed_cif, cif);
+        delivery->pending.completions = 0;
+    }
     delivery->bypassed += is_sent;
     if (delivery->bypassed == DELIVERY_BYPASSED_MAX)
         report_bypassed(delivery, delivery_now());

@@ -49,7 +49,8 @@ struct delivery {
         uint32_t completions;
         uint32_t cif; // commands in flight at the last of those completions, counting it
     } pending;
-    uint32_t bypassed; // interrupts sent without asking the policy, which may not hold; not yet reported to it
+    uint32_t bypassed;     // interrupts sent without asking the policy, which may not hold; not yet reported to it
+    uint32_t bypassed_cif; // commands in flight at one of the completions that they covered, at most, counting it
 
     bool is_due;          // the policy has decided to interrupt, and no interrupt has been sent since
     bool is_batch_open;   // completions since the last end of a batch

@@ -69,7 +69,7 @@ impl Auto {
         self.budget.allow(now, allowed);
     }
 
-    /// Polls of the device coalesce enough by themselves. With a storm guard the policy must be asked.
+    /// There is nothing to decide. With a storm guard the policy must be asked.
     #[cold]
     #[inline(never)]
     fn begin_bypass(&mut self, now: u64) {
@@ -132,7 +132,7 @@ impl Policy for Auto {
     fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
         let decision = decide_all(self, now, before, last);
         if self.regulator.is_bypassed() {
-            self.regulator.pass(1); // a shell that asks anyway
+            self.regulator.pass(1, self.outstanding(last)); // a shell that asks anyway
         } else if self.regulator.note_poll(before.saturating_add(1), self.budget.held() > 0) {
             self.begin_bypass(now);
         }
@@ -140,13 +140,13 @@ impl Policy for Auto {
     }
 
     /// What was submitted meanwhile earns nothing, as nobody says when it completed.
-    fn on_passed(&mut self, now: u64, interrupts: u16) {
+    fn on_passed(&mut self, now: u64, interrupts: u16, outstanding: u32) {
         self.budget.advance(now, 0, 0);
         self.budget.drop_held();
-        self.regulator.pass(interrupts);
+        self.regulator.pass(interrupts, outstanding);
     }
 
-    /// Not during a bypass, which begins where polls of the device coalesce enough by themselves.
+    /// Not during a bypass, which begins where polls of the device coalesce enough by themselves, or the requester is alone.
     fn may_hold(&self) -> bool {
         !self.regulator.is_bypassed()
     }

@@ -47,9 +47,10 @@ pub(crate) struct Regulator {
     now: Stretch,
     licensed: Stretch, // the last one with the licence that won
     stretches: [Stretch; STRETCHES],
-    polls: u16,     // counted so far,
-    completed: u16, // and the commands that they completed
-    last: u64,      // the time of the last completion
+    polls: u8,            // counted so far,
+    is_lone_bypass: bool, // it ends when more than one command is outstanding
+    completed: u16,       // the commands that those polls completed
+    last: u64,            // the time of the last completion
 }
 
 /// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`.
@@ -131,8 +132,9 @@ const RARE_MAX: u8 = 5;
 const FREQUENT_SHIFT: u32 = 3;
 /// Where POLLS polls of a device complete at least BATCH commands each on average, which is what the largest licence waits for, they
 /// coalesce enough by themselves: asking the policy costs more than it could save. It is bypassed for BYPASS interrupts. With 16 SPDK
-/// lost a fifth of the IOPS of a malloc bdev at depth 32, whose polls complete up to 16 (2026-11-29).
-const POLLS: u16 = 64;
+/// lost a fifth of the IOPS of a malloc bdev at depth 32, whose polls complete up to 16 (2026-11-29). The same where the requester was
+/// alone in all of them, until it is not.
+const POLLS: u8 = 64;
 const BATCH: u16 = LICENSED_MAX as u16;
 const BYPASS: u16 = 1024;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
@@ -224,6 +226,7 @@ impl Regulator {
         licensed: Stretch::NONE,
         stretches: [Stretch::NONE; STRETCHES],
         polls: 0,
+        is_lone_bypass: false,
         completed: 0,
         last: 0,
     };
@@ -270,13 +273,19 @@ impl Regulator {
         if self.polls < POLLS || is_held {
             return false;
         }
-        let coalesces = self.completed >= POLLS.wrapping_mul(BATCH);
+        let coalesces = self.completed >= u16::from(POLLS).wrapping_mul(BATCH);
         (self.polls, self.completed) = (0, 0);
-        coalesces
+        coalesces || self.is_alone()
+    }
+
+    /// Whether there is nothing to decide and nothing to try.
+    fn is_alone(&self) -> bool {
+        !self.is_several && self.limit == 1 && self.state == State::Pause
     }
 
     /// Begins a bypass. A trial that has begun is made again.
     pub(crate) fn begin_bypass(&mut self, known: Known, config: &Config) {
+        self.is_lone_bypass = self.is_alone();
         self.set_aside(known, config);
         self.bypass = BYPASS;
     }
@@ -287,9 +296,12 @@ impl Regulator {
         self.bypass > 0
     }
 
-    /// This many interrupts of a bypass were sent. Completions may be held again from the first [`look`](Self::look) after the last one.
-    pub(crate) const fn pass(&mut self, interrupts: u16) {
-        self.bypass = self.bypass.saturating_sub(interrupts);
+    /// This many interrupts of a bypass were sent, with this many commands outstanding at most. Completions may be held again from the
+    /// first [`look`](Self::look) after the last one.
+    pub(crate) fn pass(&mut self, interrupts: u16, outstanding: u32) {
+        self.is_several |= outstanding > 1;
+        let has_company = self.is_lone_bypass && outstanding > 1;
+        self.bypass = if has_company { 0 } else { self.bypass.saturating_sub(interrupts) };
     }
 
     /// The factor of C0, less 1: the trials so far while they are promising, the maximum with a licence.
@@ -311,7 +323,7 @@ impl Regulator {
             _ if self.is_bypassed() => {
                 self.enter(State::Pause, MEASURE);
                 let allowed = self.allowance(); // of this poll, too, if the bypass ends here
-                self.pass(1); // a shell that asks anyway
+                self.pass(1, 0); // a shell that asks anyway
                 return allowed;
             }
             _ if known.has_failed => self.fail(known, config),

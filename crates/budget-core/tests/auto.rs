@@ -258,6 +258,29 @@ fn who_turns_to_one_command_loses_a_dozen_holds() {
     assert_eq!(most, 12, "no moment has a licence");
 }
 
+/// A licence ends first, as nobody knows yet whether the others come back.
+#[test]
+fn who_is_left_alone_is_asked_until_the_licence_is_gone() {
+    let mut guest = Guest::new(32, 20, 20, 0);
+    let _ = guest.run(1_000_000);
+    assert!(guest.auto.budget().limit() > 1);
+    let (mut auto, mut now, mut asked) = (guest.auto, guest.now, 0);
+    auto.on_consumed(now);
+    while auto.may_hold() {
+        now += 100;
+        let _ = auto.on_submit(now, &Submission::ALONE);
+        now += 100;
+        let _ = auto.on_completions(now, 0, &Completion::with_cif(1));
+        while let Some(deadline) = auto.deadline() {
+            now = deadline.max(now);
+            assert!(auto.on_deadline(now).is_deliver());
+        }
+        asked += 1;
+        assert!(asked < 100_000, "a licence for {}", auto.budget().limit());
+    }
+    assert_eq!(auto.budget().limit(), 1, "after {asked} completions");
+}
+
 /// Who states a small budget means it.
 #[test]
 fn a_small_budget_gets_a_small_licence_or_none() {

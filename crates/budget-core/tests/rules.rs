@@ -509,10 +509,10 @@ fn it_is_bypassed_where_polls_complete_many() {
     assert!(auto.may_hold(), "seven are not many");
     assert!(poll(&mut auto, &mut now, 80, 40) > 10, "there is something to forget");
     assert_eq!((auto.may_hold(), auto.held(), auto.deadline()), (false, 0, None));
-    auto.on_passed(now, 900);
+    auto.on_passed(now, 900, 400);
     assert_eq!(poll(&mut auto, &mut now, 20, 1), 0, "a shell that asks anyway is not told to hold");
     assert!(!auto.may_hold());
-    auto.on_passed(now, 104);
+    auto.on_passed(now, 104, 400);
     assert!(auto.may_hold(), "1024 interrupts later it is asked again");
     for _ in 0..8 {
         poll(&mut auto, &mut now, 60, 1);
@@ -521,13 +521,59 @@ fn it_is_bypassed_where_polls_complete_many() {
     assert!(auto.may_hold(), "a few large batches do not decide");
 }
 
+/// One who waits for each request is never held, so nobody need be asked, until somebody else comes.
+#[test]
+fn it_is_bypassed_while_the_requester_is_alone() {
+    let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
+    let mut complete = |auto: &mut Auto, polls: u32, cif: u32| {
+        for _ in 0..polls {
+            now += 5_000;
+            let _ = auto.on_submit(now, &Submission::default());
+            now += 5_000;
+            assert!(auto.on_completions(now, 0, &Completion::with_cif(cif)).is_deliver());
+        }
+    };
+    complete(&mut auto, 63, 1);
+    assert!(auto.may_hold());
+    complete(&mut auto, 1, 1);
+    assert!(!auto.may_hold());
+    auto.on_passed(10_000_000, 1_023, 1);
+    assert!(!auto.may_hold(), "still alone");
+    auto.on_passed(11_000_000, 1, 1);
+    assert!(auto.may_hold(), "1024 interrupts later it is asked again");
+
+    complete(&mut auto, 64, 1);
+    assert!(!auto.may_hold());
+    let mut asked = auto;
+    auto.on_passed(12_000_000, 1, 2);
+    assert!(auto.may_hold(), "two were outstanding");
+    complete(&mut asked, 1, 2);
+    assert!(asked.may_hold(), "two were outstanding, says a shell that asks anyway");
+    complete(&mut auto, 64, 1);
+    assert!(auto.may_hold(), "since the last trial it was not always alone");
+}
+
+/// Not even in the moment in which a trial begins, from which on it is noted whether somebody else comes.
+#[test]
+fn who_is_never_alone_is_never_bypassed() {
+    for cif in [2, 8, 32] {
+        let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
+        for poll in 0..300_000 {
+            now += 5_000;
+            let _ = auto.on_submit(now, &Submission::default());
+            let _ = auto.on_completions(now, 0, &Completion::with_cif(cif));
+            assert!(auto.may_hold(), "{cif} in flight, poll {poll}");
+        }
+    }
+}
+
 /// Small batches after a bypass are coalesced again.
 #[test]
 fn after_a_bypass_it_holds_again() {
     let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
     poll(&mut auto, &mut now, 80, 40);
     assert!(!auto.may_hold());
-    auto.on_passed(now, u16::MAX);
+    auto.on_passed(now, u16::MAX, 400);
     let mut held = 0;
     for n in 0..20_000_u32 {
         now += 4_000;
@@ -552,7 +598,7 @@ fn what_is_submitted_during_a_bypass_earns_nothing() {
             if reports {
                 let _ = auto.on_submit(now - 4_000, &Submission { before: 39, ..Submission::default() });
             }
-            auto.on_passed(now, 1);
+            auto.on_passed(now, 1, 400);
         }
         auto.spent().unwrap().outstanding
     });

@@ -88,8 +88,8 @@ impl<P: Policy> Policy for Counted<P> {
         self.policy.on_covered(now, left, last);
     }
 
-    fn on_passed(&mut self, now: u64, interrupts: u16) {
-        self.policy.on_passed(now, interrupts);
+    fn on_passed(&mut self, now: u64, interrupts: u16, outstanding: u32) {
+        self.policy.on_passed(now, interrupts, outstanding);
         self.stats.count_times(Decision::Deliver(Reason::Always), interrupts.into());
     }
 

@@ -104,8 +104,8 @@ pub trait Policy: Debug {
     }
 
     /// `interrupts` were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. They cover everything that
-    /// completed.
-    fn on_passed(&mut self, now: u64, _interrupts: u16) {
+    /// completed. `outstanding`: the most commands outstanding at one of these completions, as far as is known, counting it.
+    fn on_passed(&mut self, now: u64, _interrupts: u16, _outstanding: u32) {
         self.on_consumed(now);
     }
 
@@ -263,8 +263,8 @@ macro_rules! forward {
     };
     (@on_passed $to:tt $self:ident) => {
         #[inline]
-        fn on_passed(&mut $self, now: u64, interrupts: u16) {
-            $crate::forward!(@call $to $self.on_passed(now, interrupts))
+        fn on_passed(&mut $self, now: u64, interrupts: u16, outstanding: u32) {
+            $crate::forward!(@call $to $self.on_passed(now, interrupts, outstanding))
         }
     };
     (@on_submit $to:tt $self:ident) => {

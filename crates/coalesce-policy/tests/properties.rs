@@ -316,7 +316,7 @@ fn completions_may_come_together() {
             let may_hold = together.may_hold();
             if !may_hold && (before > 15 || is_budget) {
                 if before > 15 {
-                    together.on_passed(now, before / 4);
+                    together.on_passed(now, before / 4, cif + u32::from(before));
                 } else {
                     let decision = together.on_completions(now, before, &last); // a shell that asks anyway
                     prop_assert!(decision.is_deliver(), "{text}: {decision:?}");

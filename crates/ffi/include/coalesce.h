@@ -526,8 +526,8 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
  * Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
  * the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
  * asking, and report with `coalesce_policy_on_passed`, every 256 interrupts at the latest. False with "none", and with
- * "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each. The
- * answer may change with each decision and each report.
+ * "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each, or one,
+ * of the only command outstanding. The answer may change with each decision and each report.
  *
  * Requires:
  * As `coalesce_policy_print`.
@@ -536,12 +536,16 @@ bool coalesce_policy_may_hold(const coalesce_policy *policy);
 
 /**
  * Reports the number of interrupts that were sent without a decision since the last call, while
- * `coalesce_policy_may_hold` was false. They cover everything that completed.
+ * `coalesce_policy_may_hold` was false. They cover everything that completed. `outstanding`: the most commands outstanding
+ * at one of these completions, as far as the caller knows, counting it.
  *
  * Requires:
  * As `coalesce_policy_reconfigure`.
  */
-coalesce_status coalesce_policy_on_passed(coalesce_policy *policy, uint64_t now, uint32_t interrupts);
+coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
+                                          uint64_t now,
+                                          uint32_t interrupts,
+                                          uint32_t outstanding);
 
 /**
  * Whether the policy wants `coalesce_policy_on_submit`. May change with the configuration.

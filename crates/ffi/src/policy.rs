@@ -334,8 +334,8 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
 /// Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
 /// the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
 /// asking, and report with `coalesce_policy_on_passed`, every 256 interrupts at the latest. False with "none", and with
-/// "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each. The
-/// answer may change with each decision and each report.
+/// "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each, or one,
+/// of the only command outstanding. The answer may change with each decision and each report.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.
@@ -346,7 +346,8 @@ pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy
 }
 
 /// Reports the number of interrupts that were sent without a decision since the last call, while
-/// `coalesce_policy_may_hold` was false. They cover everything that completed.
+/// `coalesce_policy_may_hold` was false. They cover everything that completed. `outstanding`: the most commands outstanding
+/// at one of these completions, as far as the caller knows, counting it.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.
@@ -355,10 +356,11 @@ pub unsafe extern "C" fn coalesce_policy_on_passed(
     policy: *mut coalesce_policy,
     now: u64,
     interrupts: u32,
+    outstanding: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
     unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
-        policy.0.on_passed(now, u16::try_from(interrupts).unwrap_or(u16::MAX));
+        policy.0.on_passed(now, u16::try_from(interrupts).unwrap_or(u16::MAX), outstanding);
         COALESCE_OK
     })
 }

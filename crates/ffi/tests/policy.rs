@@ -165,9 +165,13 @@ fn it_decides_as_in_rust() {
                         assert_eq!(coalesce_policy_on_batch_end(handle, now), status(twin.on_batch_end(now)), "{text}")
                     }
                     19 if !twin.may_hold() => {
-                        let interrupts = numbers.below(16);
-                        twin.on_passed(now, interrupts as u16);
-                        assert_eq!(coalesce_policy_on_passed(handle, now, interrupts as u32), COALESCE_OK, "{text}");
+                        let (interrupts, outstanding) = (numbers.below(16) as u32, numbers.below(3) as u32);
+                        twin.on_passed(now, interrupts as u16, outstanding);
+                        assert_eq!(
+                            coalesce_policy_on_passed(handle, now, interrupts, outstanding),
+                            COALESCE_OK,
+                            "{text}"
+                        );
                     }
                     19 if numbers.below(50) == 0 => {
                         assert_eq!(coalesce_policy_flush(handle, now), status(twin.flush(now)), "{text}");

@@ -560,7 +560,7 @@ static void policies(void)
     CHECK(coalesce_policy_on_batch_end(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_flush(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_consumed(NULL, 1) == COALESCE_E_NULL);
-    CHECK(coalesce_policy_on_passed(NULL, 1, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_passed(NULL, 1, 1, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_reset(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_cancel(NULL, 1, NULL) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_schedule(NULL, 1) == COALESCE_E_NULL);
@@ -623,7 +623,7 @@ static void policies(void)
     completion.class_of = COALESCE_CLASS_IO;
     completion.mark.hint = 77;
     CHECK(coalesce_policy_on_completion(policy, 1, &completion) != COALESCE_HOLD);
-    CHECK(DONE(coalesce_policy_on_consumed(policy, 1)) && DONE(coalesce_policy_on_passed(policy, 1, 0)));
+    CHECK(DONE(coalesce_policy_on_consumed(policy, 1)) && DONE(coalesce_policy_on_passed(policy, 1, 0, 0)));
     CHECK(DECISION(coalesce_policy_on_deadline(policy, 1)) && DECISION(coalesce_policy_on_batch_end(policy, 1)));
     CHECK(DECISION(coalesce_policy_on_schedule(policy, 1)) && DECISION(coalesce_policy_on_deschedule(policy, 1)));
     CHECK(DECISION(coalesce_policy_on_cancel(policy, 1, &mark)) && DECISION(coalesce_policy_flush(policy, 1)));
