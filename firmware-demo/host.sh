@@ -18,11 +18,17 @@ build() { # NAME ARGUMENT...
   cc -std=c99 -D_POSIX_C_SOURCE=200809L -g -O1 -Wall -Wextra -Wpedantic -Werror \
     -I firmware-demo/board -I firmware-demo/lab -I crates/ffi/include \
     -DVECTORS="\"\\\"$work/vectors.bin\\\"\"" -DSLACK_US=60u \
-    -o "$work/$1" firmware-demo/board/host.c firmware-demo/lab/*.c "${@:2}"
+    -o "$work/$1" "${@:2}"
 }
-build c -fsanitize=address,undefined -fno-sanitize-recover=all firmware-demo/c/*.c "$target/release/libcoalesce.a" \
-  -ldl -lm -lpthread
-build rust "$work/cargo/debug/libfirmware.a"
+sanitize=(-fsanitize=address,undefined -fno-sanitize-recover=all)
+in_c=("$target/release/libcoalesce.a" -ldl -lm -lpthread)
+in_rust=$work/cargo/debug/libfirmware.a
+build c "${sanitize[@]}" firmware-demo/board/host.c firmware-demo/lab/*.c firmware-demo/c/*.c "${in_c[@]}"
+build rust firmware-demo/board/host.c firmware-demo/lab/*.c "$in_rust"
+build c-steps "${sanitize[@]}" firmware-demo/board/steps.c firmware-demo/c/{aggregation,coalescing,command,controller,features,queue}.c "${in_c[@]}"
+build rust-steps firmware-demo/board/steps.c "$in_rust" -ldl -lm -lpthread
+"$work/c-steps"
+"$work/rust-steps"
 
 run() { # FIRMWARE RUN
   local directory=$work/$1-$2

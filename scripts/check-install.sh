@@ -26,8 +26,15 @@ diff "$work/files" - <<END || die "other files are installed than should be"
 ./usr/lib/x86_64-linux-gnu/pkgconfig/coalesce.pc
 END
 ! grep -r "$work" "$work/stage" || die "the staging folder is in what is installed"
+touch "$work/stage/usr/lib/x86_64-linux-gnu/libcoalesce.so.${version%%.*}.0.0-before"
 make --silent uninstall "${staged[@]}"
 [ -z "$(find "$work/stage" ! -type d)" ] || die "uninstall leaves files"
+for prefix in '/opt/R&D' '/opt/my apps' out; do
+  for script in install install-target; do
+    ! DESTDIR="$work/refused" PREFIX="$prefix" scripts/$script.sh install 2> "$work/error" || die "$script: PREFIX=$prefix is not refused"
+    grep -q "^$script: $prefix: PREFIX" "$work/error" || die "$script: PREFIX=$prefix: $(cat "$work/error")"
+  done
+done
 
 # In place.
 make --silent install PREFIX="$work/prefix"

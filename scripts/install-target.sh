@@ -15,8 +15,13 @@ cd "$(dirname "$0")/.."
 die() { printf 'install-target: %s\n' "$*" >&2; exit 1; }
 
 prefix=${PREFIX:-/usr/local}
+unitdir=${UNITDIR:-$prefix/lib/systemd/system}
+# They go into units, pkg-config files and cmake packages, which quote in ways of their own.
+for directory in "$prefix" "$unitdir"; do
+  [[ "$directory" =~ ^/[A-Za-z0-9._/+~-]*$ ]] || die "$directory: PREFIX and the other folders are absolute, of letters, digits and ._/+~-"
+done
 root=${DESTDIR:-}
-unitdir=$root${UNITDIR:-$prefix/lib/systemd/system}
+unitdir=$root$unitdir
 share=$root$prefix/share
 profile=${PROFILE:-release}
 case $profile in dev | test) built=debug ;; *) built=$profile ;; esac

@@ -15,6 +15,10 @@ die() { printf 'install: %s\n' "$*" >&2; exit 1; }
 prefix=${PREFIX:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
 includedir=${INCLUDEDIR:-$prefix/include}
+# They go into units, pkg-config files and cmake packages, which quote in ways of their own.
+for directory in "$prefix" "$libdir" "$includedir"; do
+  [[ "$directory" =~ ^/[A-Za-z0-9._/+~-]*$ ]] || die "$directory: PREFIX and the other folders are absolute, of letters, digits and ._/+~-"
+done
 built=${CARGO_TARGET_DIR:-target}/release
 header=crates/ffi/include/coalesce.h
 number() { sed -n "s/^#define COALESCE_VERSION_$1 //p" "$header"; }
@@ -44,6 +48,7 @@ install() {
   command install -d "$lib" "$include"
   command install -m 644 "$header" "$include"
   command install -m 644 "$built/libcoalesce.sealed.a" "$lib/libcoalesce.a"
+  rm -f "$lib/$soname".* # of an older version
   command install -m 755 "$built/libcoalesce.so" "$lib/libcoalesce.so.$version"
   ln -sf "libcoalesce.so.$version" "$lib/$soname"
   ln -sf "$soname" "$lib/libcoalesce.so"
@@ -53,7 +58,7 @@ install() {
 uninstall() {
   local lib=${DESTDIR:-}$libdir
   rm -f "${DESTDIR:-}$includedir/coalesce.h" "$lib/pkgconfig/coalesce.pc" "$lib/libcoalesce.a" "$lib/libcoalesce.so" \
-    "$lib/$soname" "$lib/libcoalesce.so.$version" "$lib"/cmake/coalesce/coalesce-config{,-version}.cmake
+    "$lib/$soname"{,.*} "$lib"/cmake/coalesce/coalesce-config{,-version}.cmake
   rmdir --ignore-fail-on-non-empty "$lib/cmake/coalesce" 2> /dev/null || true
 }
 

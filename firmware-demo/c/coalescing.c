@@ -96,8 +96,10 @@ bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rat
     return is_good;
 }
 
-void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time)
+void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time, uint64_t now)
 {
+    if (c->aggregation.held > 0)
+        coalescing_flush(c, now);
     c->aggregation.threshold = threshold;
     c->aggregation.time = time;
 }
@@ -119,7 +121,8 @@ uint64_t coalescing_on_submit(struct coalescing *c, uint64_t now)
 void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct slot *command, uint32_t cif, uint32_t outstanding)
 {
     bool has_failed = command->status != STATUS_SUCCESS, must_deliver = c->is_disabled;
-    uint32_t hint = has_failed ? COALESCE_HINT_URGENT : command->hint;
+    uint32_t failed = command->hint == COALESCE_HINT_BARRIER ? COALESCE_HINT_FAILED_BARRIER : COALESCE_HINT_URGENT;
+    uint32_t hint = has_failed ? failed : command->hint;
     coalesce_status status;
     switch (c->policy) {
     case POLICY_VIC:
@@ -143,7 +146,8 @@ void coalescing_on_completion(struct coalescing *c, uint64_t now, const struct s
     }
     if (status == COALESCE_HOLD && must_deliver)
         status = flush(c, now);
-    act(c, (struct traced){.call = CALL_COMPLETION, .now = now, .cif = cif, .hint = (uint8_t)hint}, status);
+    uint8_t traced = hint == COALESCE_HINT_FAILED_BARRIER ? HINT_BARRIER : (uint8_t)hint;
+    act(c, (struct traced){.call = CALL_COMPLETION, .now = now, .cif = cif, .hint = traced}, status);
 }
 
 uint64_t coalescing_deadline(const struct coalescing *c)

@@ -24,8 +24,8 @@ void coalescing_reset(struct coalescing *c, unsigned queue);
 // Sets the policy. Requires that nothing is held. `storm_rate` is the storm guard's limit, in interrupts per second; 0:
 // no guard. Returns false if the policy or the limit is invalid.
 bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate);
-// Feature 08h: sets the threshold, in completions, and the time, in ticks.
-void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time);
+// Feature 08h: sets the threshold, in completions, and the time, in ticks. What it holds is delivered.
+void coalescing_set(struct coalescing *c, uint32_t threshold, uint64_t time, uint64_t now);
 // Feature 09h. Disabling coalescing delivers everything held.
 void coalescing_disable(struct coalescing *c, bool is_disabled, uint64_t now);
 

@@ -52,13 +52,17 @@ static void finish(struct queue *queue, unsigned slot, uint32_t status)
     post(queue);
 }
 
+static void look_at_doorbells(struct queue *queue);
+
 static void begin(struct queue *queue, unsigned index, const struct sq_entry *entry)
 {
     struct slot *slot = &queue->slots[index];
     if (queue->id == 0) {
         bool is_busy = false;
-        for (unsigned i = 1; i < QUEUES; i++)
+        for (unsigned i = 1; i < QUEUES; i++) {
+            look_at_doorbells(&queues[i]); // what the host rang before it rang the admin queue's
             is_busy = is_busy || queue_in_flight(&queues[i]) > 0 || !queue_is_reaped(&queues[i]);
+        }
         finish(queue, index, features_execute(&features, vectors, entry, is_busy, now, &slot->result));
         return;
     }
@@ -96,13 +100,18 @@ static void read_doorbells(struct queue *queue)
         coalescing_on_consumed(&vectors[queue->id - 1], now);
 }
 
-static bool serve_doorbells(struct queue *queue)
+static void look_at_doorbells(struct queue *queue)
 {
-    bool has_rung = queue_has_rung(queue);
-    if (has_rung) {
+    if (queue_has_rung(queue)) {
         read_doorbells(queue);
         post(queue); // there may be room now
     }
+}
+
+static bool serve_doorbells(struct queue *queue)
+{
+    bool has_rung = queue_has_rung(queue);
+    look_at_doorbells(queue);
     struct sq_entry entry;
     unsigned slot;
     while (!is_fatal && queue_fetch(queue, &entry, &slot))

@@ -22,13 +22,13 @@ static uint16_t get(const struct features *features, const struct coalescing *ve
     }
 }
 
-static uint16_t set_coalescing(struct features *features, struct coalescing *vectors, uint32_t value)
+static uint16_t set_coalescing(struct features *features, struct coalescing *vectors, uint32_t value, uint64_t now)
 {
     if (value >> 16 != 0)
         return STATUS_INVALID_FIELD;
     features->coalescing = value;
     for (unsigned i = 0; i < IO_QUEUES; i++)
-        coalescing_set(&vectors[i], (value & 0xff) + 1, (value >> 8) * (BOARD_TICK_HZ / 10000)); // units of 100 µs
+        coalescing_set(&vectors[i], (value & 0xff) + 1, (value >> 8) * (BOARD_TICK_HZ / 10000), now); // units of 100 µs
     return STATUS_SUCCESS;
 }
 
@@ -62,7 +62,7 @@ uint16_t features_execute(struct features *features, struct coalescing vectors[I
         return STATUS_NOT_SAVEABLE;
     switch (feature) {
     case FEATURE_COALESCING:
-        return set_coalescing(features, vectors, value);
+        return set_coalescing(features, vectors, value, now);
     case FEATURE_VECTOR:
         return set_vector(vectors, value, now);
     case FEATURE_POLICY:

@@ -99,8 +99,8 @@ static coalesce_status cancel(const struct vector_event *event)
 {
     uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
     if (machine == MACHINE_BUDGET)
-        return coalesce_budget_on_cancel(&budget, window, event->now, ticket);
-    return coalesce_cint_on_cancel(&cint, window, event->now, ticket);
+        return coalesce_budget_on_cancel(&budget, window, event->now, ticket, event->hint);
+    return coalesce_cint_on_cancel(&cint, window, event->now, ticket, event->hint);
 }
 
 static coalesce_status reconfigure(const struct vector_event *event)

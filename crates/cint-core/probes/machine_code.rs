@@ -27,11 +27,6 @@ pub fn event(tracker: &mut Groups, ticket: Option<Ticket>, hint: Hint) -> Event 
     tracker.on_completion(ticket, hint)
 }
 
-/// An aborted command's event.
-pub fn cancel(tracker: &mut Groups, ticket: Option<Ticket>) -> Event {
-    tracker.cancel(ticket)
-}
-
 /// A reset.
 pub fn reset_tracking(tracker: &mut Groups) {
     tracker.reset_tracking();

@@ -51,18 +51,12 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
         sequence.map(|sequence| ticket(group, sequence))
     }
 
-    /// Notes a completed command, and returns what it means for a policy. `event`: what it would mean without a tracker, and
-    /// does without a ticket. A ticket that was never issued, or is passed twice, gives [`Event::Error`].
+    /// Notes a completed or aborted command, and returns what it means for a policy. `event`: what it would mean without a tracker, and
+    /// does without a ticket; a Barrier is the end of its batch whatever became of it. A ticket that was never issued, or is passed twice, gives [`Event::Error`].
     #[must_use]
     pub fn on_completion(&mut self, ticket: Option<Ticket>, event: impl Into<Event>) -> Event {
         let Some((group, sequence)) = ticket.map(parts) else { return event.into() };
         self.groups.get_mut(group).map_or(Event::Error, |(window, words)| window.on_completion(words, sequence, event))
-    }
-
-    /// Notes an aborted command, and returns what that means for a policy.
-    #[must_use]
-    pub fn cancel(&mut self, ticket: Option<Ticket>) -> Event {
-        self.on_completion(ticket, Event::Plain)
     }
 
     /// Notes that the controller was reset. All tickets become invalid, and none is issued again.

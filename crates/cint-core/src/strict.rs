@@ -1,7 +1,7 @@
 //! Strict Barriers in front of any policy.
 
 use crate::barrier::Tracker;
-use coalesce_decision::{Class, Completion, Decision, Mark, Policy, Submission, Submissions, forward};
+use coalesce_decision::{Class, Completion, Decision, Event, Mark, Policy, Submission, Submissions, forward};
 
 /// A policy whose Barriers are strict: a [`Tracker`] says what a completion means, from the ticket that its command got when
 /// it was submitted.
@@ -33,9 +33,13 @@ impl<P, const GROUPS: usize, const WORDS: usize> Strict<P, GROUPS, WORDS> {
         &mut self.tracker
     }
 
-    /// What counts from here on is the event: the class of the command is in it.
+    /// What counts from here on is the event: the class of the command is in it. Somebody waits for a Barrier that failed, although
+    /// others of its batch have not completed.
     fn tracked(&mut self, completion: &Completion) -> Completion {
-        let event = self.tracker.on_completion(completion.mark.ticket, completion.event());
+        let event = match self.tracker.on_completion(completion.mark.ticket, completion.event()) {
+            Event::Plain if completion.class != Class::Io => Event::Urgent,
+            event => event,
+        };
         Completion { mark: Mark { event, ..completion.mark }, class: Class::Io, ..*completion }
     }
 }
@@ -58,7 +62,7 @@ impl<P: Policy, const GROUPS: usize, const WORDS: usize> Policy for Strict<P, GR
     }
 
     fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
-        let event = self.tracker.cancel(mark.ticket);
+        let event = self.tracker.on_completion(mark.ticket, mark.event);
         self.policy.on_cancel(now, Mark { event, ..mark })
     }
 

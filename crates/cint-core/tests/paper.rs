@@ -4,8 +4,8 @@ use cint_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use cint_core::Hint::{self, Barrier, Plain, Urgent};
 use cint_core::HoldReason::{Burst, Cancelled, Early, NothingHeld, Reconfigured};
 use cint_core::{
-    Barriers, BothBits, Cint, Completion, Config, ConfigError, Entry, Field, HoldReason, Mark, Params, Policy as _,
-    Reaper, Reason, Stats, StormParams, SystemCall, Ticket, Tracker,
+    Barriers, BothBits, Cint, Class, Completion, Config, ConfigError, Entry, Field, HoldReason, Mark, Params,
+    Policy as _, Reaper, Reason, Stats, StormParams, Strict, Submission, SystemCall, Ticket, Tracker,
 };
 
 const US: u64 = 1_000;
@@ -338,17 +338,64 @@ fn a_cancelled_command_completes_a_batch() {
     let mut cint = optane();
     let mut tracker = Tracker::<1, 1>::new();
     let [a, b, c] = std::array::from_fn(|_| tracker.on_submit(0));
-    assert_eq!(cint.on_cancel(0, Mark { event: tracker.cancel(c), ..Mark::default() }), Hold(NothingHeld));
-    assert_eq!(cint.on_completion(0, &Completion::of(tracker.on_completion(b, Barrier))), Hold(Burst));
-    assert_eq!(cint.on_cancel(1, Mark { event: tracker.cancel(None), ..Mark::default() }), Hold(Cancelled));
-    assert_eq!(cint.on_cancel(1, Mark { event: tracker.cancel(a), ..Mark::default() }), Deliver(Reason::Barrier));
     assert_eq!(
-        cint.on_cancel(1, Mark { event: tracker.cancel(a), ..Mark::default() }),
+        cint.on_cancel(0, Mark { event: tracker.on_completion(c, Plain), ..Mark::default() }),
+        Hold(NothingHeld)
+    );
+    assert_eq!(cint.on_completion(0, &Completion::of(tracker.on_completion(b, Barrier))), Hold(Burst));
+    assert_eq!(
+        cint.on_cancel(1, Mark { event: tracker.on_completion(None, Plain), ..Mark::default() }),
+        Hold(Cancelled)
+    );
+    assert_eq!(
+        cint.on_cancel(1, Mark { event: tracker.on_completion(a, Plain), ..Mark::default() }),
+        Deliver(Reason::Barrier)
+    );
+    assert_eq!(
+        cint.on_cancel(1, Mark { event: tracker.on_completion(a, Plain), ..Mark::default() }),
         Hold(NothingHeld),
         "no interrupt is empty"
     );
     assert_eq!(cint.on_completion(2, &Completion::default()), Hold(Burst));
-    assert_eq!(cint.on_cancel(3, Mark { event: tracker.cancel(a), ..Mark::default() }), Deliver(Reason::Error));
+    assert_eq!(
+        cint.on_cancel(3, Mark { event: tracker.on_completion(a, Plain), ..Mark::default() }),
+        Deliver(Reason::Error)
+    );
+}
+
+/// Whatever became of it: somebody waits for it, and for its batch.
+#[test]
+fn a_barrier_that_failed_or_was_aborted_ends_its_batch() {
+    for (ooo, is_aborted) in [(true, false), (false, false), (true, true)] {
+        let config = Config::new(Params { delta_ns: 0, thr: 65_535, ooo, ..Params::OPTANE }).expect("valid");
+        let mut strict = Strict::<_, 1, 1>::new(Cint::new(config));
+        let [first, barrier] =
+            [Hint::Plain, Hint::Barrier].map(|hint| strict.on_submit(0, &Submission { hint, ..Submission::default() }));
+        let at_once = if is_aborted {
+            strict.on_cancel(1, barrier)
+        } else {
+            strict.on_completion(1, &Completion { mark: barrier, class: Class::Failed, ..Completion::with_cif(3) })
+        };
+        assert_eq!(at_once.is_deliver(), !is_aborted);
+        let last = strict.on_completion(2, &Completion { mark: first, ..Completion::with_cif(2) });
+        assert_eq!((last, strict.held()), (Deliver(Reason::Barrier), 0), "the batch is complete");
+    }
+}
+
+/// Without a ticket Barriers are relaxed: it delivers what is held when it completes, fails or is aborted.
+#[test]
+fn a_barrier_without_a_ticket_delivers_whatever_became_of_it() {
+    for (class, is_aborted) in [(Class::Io, false), (Class::Failed, false), (Class::Io, true)] {
+        let mut strict = Strict::<_, 1, 1>::new(optane());
+        assert_eq!(strict.on_completion(1, &Completion::with_cif(3)), Hold(Burst));
+        let barrier = Mark::of(Hint::Barrier);
+        let decision = if is_aborted {
+            strict.on_cancel(2, barrier)
+        } else {
+            strict.on_completion(2, &Completion { mark: barrier, class, ..Completion::with_cif(2) })
+        };
+        assert_eq!((decision, strict.held()), (Deliver(Reason::Barrier), 0));
+    }
 }
 
 #[test]

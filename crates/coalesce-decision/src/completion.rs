@@ -57,14 +57,15 @@ impl Completion {
         Self { mark: Mark { event: event.into(), ..Mark::default() }, ..Self::with_cif(0) }
     }
 
-    /// What it means: somebody waits for a command of the admin queue, and for one that failed.
+    /// What it means: somebody waits for a command of the admin queue, and for one that failed. A Barrier is the end of its batch all
+    /// the same.
     #[inline]
     #[must_use]
     pub const fn event(&self) -> Event {
         match (self.class, self.mark.event) {
             (Class::Io, event) => event,
-            (Class::Admin | Class::Failed, Event::Error) => Event::Error,
-            (Class::Admin | Class::Failed, _) => Event::Urgent,
+            (Class::Admin | Class::Failed, event @ (Event::Error | Event::Barrier)) => event,
+            (Class::Admin | Class::Failed, Event::Plain | Event::Urgent) => Event::Urgent,
         }
     }
 

@@ -8,7 +8,7 @@ pub struct Counted<P> {
     policy: P,
     stats: Stats,
     hints: HintCounts,
-    spent_before: Spent, // until the statistics were reset
+    spent_before: Spent, // until the statistics were reset, or the policy took over
 }
 
 impl<P: Policy> Counted<P> {
@@ -117,7 +117,7 @@ impl<P: Policy> Policy for Counted<P> {
         self.stats.count(self.policy.on_deschedule(now))
     }
 
-    /// Since the statistics were reset.
+    /// Since the statistics were reset or another policy took over: what one has spent says nothing of the other's budget.
     fn spent(&self) -> Option<Spent> {
         let total = self.policy.spent()?;
         Some(Spent {

@@ -88,7 +88,8 @@ impl<E> Delivery<E> {
         Ok(Self::with_policy(policy))
     }
 
-    /// Changes the policy. The new one takes over what is held. `ring`: `None` if the queue is not running.
+    /// Changes the policy. The new one takes over what is held. `ring`: `None` if the queue is not running. What is held then is due
+    /// at once, as soon as it runs again.
     ///
     /// # Errors
     /// The policy is refused, and nothing has changed; or else the ring cannot be used any more.
@@ -184,7 +185,12 @@ impl<E, P: Policy> Delivery<E, P> {
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before, in ns.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        self.policy.deadline()
+        if self.is_forgotten() { Some(0) } else { self.policy.deadline() }
+    }
+
+    /// Whether completions are held of which the policy does not know, as it was changed while there was no ring.
+    fn is_forgotten(&self) -> bool {
+        !self.held_since.is_empty() && self.policy.held() == 0
     }
 
     /// A request is submitted. Returns its mark, which the caller passes when the request completes or is cancelled.
@@ -224,7 +230,7 @@ impl<E, P: Policy> Delivery<E, P> {
     }
 
     /// `before` requests completed, and then this one. The caller has posted them all, as a device does that owns its ring. So each
-    /// interrupt covers all that is held, one for an urgent completion, too.
+    /// interrupt covers all that is held, one for an urgent completion, too; but for what [`complete`](Self::complete) has not posted.
     ///
     /// # Errors
     /// The ring cannot be used any more.
@@ -236,7 +242,7 @@ impl<E, P: Policy> Delivery<E, P> {
         self.stats.completions += count as u64;
         self.is_newest_posted = true;
         let decision = self.policy.on_completions(now, before, last);
-        if let Decision::DeliverUrgent = decision {
+        if let (Decision::DeliverUrgent, true) = (decision, self.unposted.is_empty()) {
             self.policy.on_consumed(now);
             self.end_holds(now);
         }
@@ -268,6 +274,9 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn on_deadline<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        if self.is_forgotten() {
+            return self.flush(ring, now);
+        }
         self.decide(ring, now, |policy| policy.on_deadline(now))
     }
 
@@ -326,8 +335,8 @@ impl<E, P: Policy> Delivery<E, P> {
     /// # Errors
     /// The ring cannot be used any more.
     pub fn flush<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) -> Result<Decision, R::Broken> {
+        let is_forgotten = self.is_forgotten();
         let decision = self.policy.flush(now);
-        let is_forgotten = !decision.is_deliver() && !self.held_since.is_empty();
         self.act(ring, now, if is_forgotten { Decision::Deliver(Reason::Flush) } else { decision })
     }
 

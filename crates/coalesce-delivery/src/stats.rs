@@ -2,9 +2,6 @@
 
 use hdrhistogram::Histogram;
 
-/// Holds are recorded up to this long, in ns.
-const HOLD_MAX_NS: u64 = 2_000_000_000;
-
 /// What the delivery of one queue counted.
 #[derive(Clone, Debug)]
 pub struct DeliveryStats {
@@ -30,7 +27,7 @@ impl DeliveryStats {
     /// Counts a completion that was held for `ns`; 0: it was not held.
     pub fn note_held(&mut self, ns: u64) {
         if ns > 0 {
-            self.hold_ns.record(ns.min(HOLD_MAX_NS)).expect("it grows");
+            self.hold_ns.record(ns).expect("it grows");
         }
     }
 

@@ -193,6 +193,46 @@ fn an_urgent_completion_that_is_posted_with_others_interrupts_for_them_too() {
     assert_eq!(counts(delivery.stats()), [4, 1, 0, 0, 1]);
 }
 
+/// As long as nothing waits to be posted: who is urgent goes alone then, as in [`Delivery::complete`].
+#[test]
+fn what_is_not_posted_stays_held_beside_what_is() {
+    let (mut delivery, mut ring) = (delivery(OUT_OF_ORDER), Slots::default());
+    assert_eq!(delivery.complete(&mut ring, 1000, 7, &PLAIN), Ok(BURST));
+    assert_eq!(delivery.posted(&mut ring, 2000, 0, &URGENT), Ok(Decision::DeliverUrgent));
+    assert_eq!((ring.done(), delivery.unposted()), (vec![Asked, Interrupted], 1));
+    let due = delivery.deadline().expect("it has one");
+    assert!(delivery.on_deadline(&mut ring, due).unwrap().is_deliver());
+    assert_eq!(ring.done(), [Posted(7), Asked, Interrupted]);
+}
+
+/// The new policy knows nothing of it.
+#[test]
+fn what_is_held_is_due_at_once_after_a_change_without_a_ring() {
+    for policy in [IN_ORDER, OUT_OF_ORDER] {
+        let (mut delivery, mut ring) = holding_two(policy);
+        ring.done();
+        assert!(delivery.reconfigure::<Slots>(None, 3000, "vic".parse().unwrap()).unwrap().is_ok());
+        assert_eq!((delivery.policy().held(), delivery.deadline()), (0, Some(0)));
+        assert_eq!(delivery.on_deadline(&mut ring, 4000), Ok(FLUSH));
+        assert_eq!(ring.done().last(), Some(&Interrupted));
+        assert_eq!((delivery.unposted(), delivery.deadline()), (0, None));
+    }
+}
+
+/// `spdk_vhost` may hold for minutes.
+#[test]
+fn a_long_hold_counts_as_long_as_it_was() {
+    let (mut delivery, mut ring) = (delivery("spdk_vhost:delay_base_us=60000000,iops_threshold=100"), Slots::default());
+    let now = 20_000_000;
+    for entry in 0..900 {
+        let _ = delivery.complete(&mut ring, now, entry, &PLAIN).unwrap();
+    }
+    let _ = delivery.on_batch_end(&mut ring, now).unwrap();
+    let due = delivery.deadline().unwrap();
+    assert!(delivery.on_deadline(&mut ring, due).unwrap().is_deliver());
+    assert!(due - now > 10_000_000_000 && delivery.stats().hold_ns().max() > (due - now) / 100 * 98);
+}
+
 #[test]
 fn unposted_completions_cannot_be_consumed() {
     let (mut delivery, mut ring) = holding_two(OUT_OF_ORDER);
@@ -255,6 +295,22 @@ fn only_a_policy_that_waits_for_the_end_of_a_batch_decides_then() {
     assert_eq!(batch.complete(&mut ring, 1000, 2, &PLAIN), Ok(Decision::Hold(HoldReason::Batch)));
     assert_eq!(batch.on_batch_end(&mut ring, 1000), Ok(Some(Decision::Deliver(Reason::BatchEnd))));
     assert_eq!(ring.done(), [Posted(1), Asked, Interrupted, Posted(2), Asked, Interrupted]);
+}
+
+/// Neither is it lost, nor does it wait.
+#[test]
+fn what_waits_for_the_end_of_a_batch_is_due_at_once_for_a_caller_that_forgets_to_say_so() {
+    for policy in ["batch", "spdk_vhost", "cint:delta=0,max_hold=off,in_flight=off"] {
+        let (mut delivery, mut ring) = (delivery(policy), Slots::default());
+        for entry in 0..3 {
+            let _ = delivery.complete(&mut ring, 1000, entry, &PLAIN).unwrap();
+        }
+        ring.done();
+        assert!(delivery.policy().held() > 0, "{policy}");
+        assert!(delivery.deadline().is_some_and(|due| due <= 1000), "{policy}");
+        assert!(delivery.on_deadline(&mut ring, 1000).unwrap().is_deliver(), "{policy}");
+        assert_eq!((ring.done().last(), delivery.policy().held(), delivery.deadline()), (Some(&Interrupted), 0, None));
+    }
 }
 
 #[test]

@@ -55,6 +55,12 @@ impl AnyPolicy {
         &self.spec
     }
 
+    /// Ticks of its clock per second.
+    #[must_use]
+    pub const fn tick_hz(&self) -> u64 {
+        self.tick_hz
+    }
+
     /// Takes another policy, or other parameters, with what is held. vIC, cint and the budgets go on with it where only their
     /// parameters change; every other change delivers it, and starts anew.
     ///
@@ -115,6 +121,10 @@ impl AnyPolicy {
         }
     }
 
+    fn waits_for_batch_end(&self) -> bool {
+        self.policy.held() > 0 && self.policy.wants_batch_end()
+    }
+
     /// How often each decision was taken.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
@@ -150,7 +160,19 @@ impl Policy for AnyPolicy {
         }
     }
 
-    forward!(self => self.policy; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit, on_completions,
+    /// What is held until the end of a batch alone is due at once for a caller that does not call [`on_batch_end`](Policy::on_batch_end).
+    fn deadline(&self) -> Option<u64> {
+        self.policy.deadline().or_else(|| self.waits_for_batch_end().then_some(0))
+    }
+
+    fn on_deadline(&mut self, now: u64) -> Decision {
+        match self.policy.deadline() {
+            None if self.waits_for_batch_end() => self.policy.on_batch_end(now),
+            _ => self.policy.on_deadline(now),
+        }
+    }
+
+    forward!(self => self.policy; on_completion, flush, on_consumed, held, on_submit, on_completions,
         on_covered, on_passed, mark_at, wants_batch_end, on_batch_end, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold,
         may_hold, wants_submit, spent, times_back, untracked);
 }

@@ -89,7 +89,9 @@ impl<P: Policy> Policy for Hinted<P> {
     #[inline]
     fn mark_at(&self, mark: Mark, cif: u32) -> Mark {
         if self.is_idle(mark, cif) {
-            Mark { event: Event::Urgent, source: Some(HintSource::Idle), ..mark }
+            // Where an Urgent interrupts alone, what is held would wait.
+            let event = if self.policy.posts_late() { Event::Barrier } else { Event::Urgent };
+            Mark { event, source: Some(HintSource::Idle), ..mark }
         } else {
             Mark { source: mark.source.filter(|_| self.sources.is_some()), ..mark }
         }
@@ -182,6 +184,19 @@ mod tests {
         let idle_class = Mark { source: Some(HintSource::Ioprio), ..plain };
         assert_eq!(at_completion(all, idle_class, 1), idle_class);
         assert_eq!(at_completion(HintSources::EXPLICIT, plain, 1), plain);
+    }
+
+    /// Out of order an Urgent interrupts alone, and what is held would wait for nobody.
+    #[test]
+    fn the_last_in_flight_leaves_nothing_held() {
+        for spec in ["cint:hints=idle,in_flight=off", "cint:hints=idle,ooo=on,in_flight=off"] {
+            let mut policy = crate::AnyPolicy::new(spec.parse().expect("valid"), 1_000_000_000).expect("valid");
+            for (now, cif) in [(1_000, 3), (2_000, 2)] {
+                assert!(!policy.on_completion(now, &Completion::with_cif(cif)).is_deliver());
+            }
+            assert!(policy.on_completion(3_000, &Completion::with_cif(1)).is_deliver());
+            assert_eq!((policy.held(), policy.deadline()), (0, None), "{spec}");
+        }
     }
 
     #[test]

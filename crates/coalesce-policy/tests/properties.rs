@@ -20,11 +20,11 @@ impl Policy for Any {
 }
 
 impl Tested for Any {
+    /// A deadline for what is held even if nobody says when a batch ends.
     fn promises(&self) -> Promises {
-        let bounded = self.policy.max_hold().is_some();
-        let needs_batch_end = self.policy.wants_batch_end();
-        let needs_next_completion = !bounded && !needs_batch_end;
-        Promises { hold_max: self.policy.max_hold(), needs_batch_end, needs_next_completion, ..Promises::default() }
+        let hold_max = self.policy.max_hold();
+        let needs_next_completion = hold_max.is_none() && !self.policy.wants_batch_end();
+        Promises { hold_max, needs_next_completion, ..Promises::default() }
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {

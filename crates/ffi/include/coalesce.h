@@ -245,6 +245,9 @@ const char *coalesce_reason_name(uint32_t reason);
 /** Somebody waits for this command: interrupt at once. */
 #define COALESCE_HINT_URGENT 2
 
+/** Of a completion: a Barrier that failed. Interrupt at once, and it is the end of its batch. */
+#define COALESCE_HINT_FAILED_BARRIER 3
+
 /** `read`, `pread`, `readv`, `preadv` */
 #define COALESCE_CALL_READ 0
 
@@ -401,8 +404,8 @@ typedef struct {
   /** The end of the guest's timeslice; `COALESCE_NEVER`: unknown. */
   uint64_t slice_end;
   /**
-   * The number of Plain commands of an I/O queue that completed just before it; at most 65535. They need no `mark`.
-   * For a device that reports the completions of a poll together.
+   * The number of Plain commands of an I/O queue, without a ticket, that completed just before it; at most 65535. They
+   * need no `mark`. For a device that reports the completions of a poll together.
    */
   uint32_t before;
 } coalesce_completion;
@@ -506,8 +509,8 @@ coalesce_status coalesce_policy_on_completion(coalesce_policy *policy,
                                               const coalesce_completion *completion);
 
 /**
- * The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
- * bound. Every call may change it.
+ * The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the next completion ends
+ * the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 0.
  *
  * Requires:
  * As `coalesce_policy_print`.
@@ -865,7 +868,7 @@ coalesce_status coalesce_budget_on_completion(coalesce_budget_state *state,
 
 /**
  * The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each
- * completion, cancellation and new configuration; while something is held, after each submission, too.
+ * completion, cancellation, new configuration and `coalesce_budget_forget`; while something is held, after each submission, too.
  *
  * Requires:
  * `state` is null or points to a `coalesce_budget_state` that nobody changes during the call.
@@ -882,7 +885,7 @@ COALESCE_MUST_USE coalesce_status coalesce_budget_on_deadline(coalesce_budget_st
 
 /**
  * Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
- * flush: report it with `COALESCE_HINT_URGENT`.
+ * flush: report it with `COALESCE_HINT_URGENT`, or a Barrier with `COALESCE_HINT_FAILED_BARRIER`.
  *
  * Requires:
  * As `coalesce_budget_on_submits`.
@@ -1174,7 +1177,7 @@ COALESCE_MUST_USE coalesce_status coalesce_cint_on_batch_end(coalesce_cint_state
 
 /**
  * Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
- * flush: report it with `COALESCE_HINT_URGENT`.
+ * flush: report it with `COALESCE_HINT_URGENT`, or a Barrier with `COALESCE_HINT_FAILED_BARRIER`.
  *
  * Requires:
  * As `coalesce_cint_on_completion`.
@@ -1355,7 +1358,7 @@ COALESCE_MUST_USE coalesce_status coalesce_vic_on_deadline(coalesce_vic_state *s
 
 /**
  * Delivers everything held: for a queue stop, a reset and a migration. For a failed command, call it after
- * `coalesce_vic_on_completion`.
+ * `coalesce_vic_on_completion`; for an aborted one, too, as it will not complete and end a hold.
  *
  * Requires:
  * As `coalesce_vic_on_completion`.
@@ -1504,8 +1507,8 @@ coalesce_status coalesce_auto_on_completion_strict(coalesce_auto_state *state,
                                                    uint32_t outstanding);
 
 /**
- * Notes that a command was aborted and will not complete, and decides. With relaxed Barriers, `window` may be null and
- * `ticket` is `COALESCE_NO_TICKET`.
+ * Notes that a command was aborted and will not complete, and decides. `hint`: its own, as an aborted Barrier is the end of its
+ * batch. With relaxed Barriers, `window` may be null and `ticket` is `COALESCE_NO_TICKET`.
  *
  * Requires:
  * As `coalesce_cint_on_completion_strict`.
@@ -1514,7 +1517,8 @@ COALESCE_MUST_USE
 coalesce_status coalesce_cint_on_cancel(coalesce_cint_state *state,
                                         uint64_t *window,
                                         uint64_t now,
-                                        uint64_t ticket);
+                                        uint64_t ticket,
+                                        uint32_t hint);
 
 /**
  * `coalesce_cint_on_cancel` for a latency budget, with a regulator or without.
@@ -1526,7 +1530,8 @@ COALESCE_MUST_USE
 coalesce_status coalesce_budget_on_cancel(coalesce_budget_state *state,
                                           uint64_t *window,
                                           uint64_t now,
-                                          uint64_t ticket);
+                                          uint64_t ticket,
+                                          uint32_t hint);
 
 /* ==== The consumer of a completion queue whose urgent completions interrupt alone (cinterrupts §3.5) ==== */
 

@@ -204,7 +204,7 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
 }
 
 /// The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each
-/// completion, cancellation and new configuration; while something is held, after each submission, too.
+/// completion, cancellation, new configuration and `coalesce_budget_forget`; while something is held, after each submission, too.
 ///
 /// # Safety
 /// `state` is null or points to a `coalesce_budget_state` that nobody changes during the call.
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn coalesce_budget_on_deadline(state: *mut coalesce_budget
 }
 
 /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
-/// flush: report it with `COALESCE_HINT_URGENT`.
+/// flush: report it with `COALESCE_HINT_URGENT`, or a Barrier with `COALESCE_HINT_FAILED_BARRIER`.
 ///
 /// # Safety
 /// As `coalesce_budget_on_submits`.

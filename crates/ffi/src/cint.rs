@@ -257,7 +257,7 @@ pub unsafe extern "C" fn coalesce_cint_on_batch_end(state: *mut coalesce_cint_st
 }
 
 /// Delivers everything held, even in a storm: for a queue stop, a reset and a migration. A failed command needs no
-/// flush: report it with `COALESCE_HINT_URGENT`.
+/// flush: report it with `COALESCE_HINT_URGENT`, or a Barrier with `COALESCE_HINT_FAILED_BARRIER`.
 ///
 /// # Safety
 /// As `coalesce_cint_on_completion`.

@@ -8,6 +8,8 @@ pub const COALESCE_HINT_PLAIN: u32 = 0;
 pub const COALESCE_HINT_BARRIER: u32 = 1;
 /// Somebody waits for this command: interrupt at once.
 pub const COALESCE_HINT_URGENT: u32 = 2;
+/// Of a completion: a Barrier that failed. Interrupt at once, and it is the end of its batch.
+pub const COALESCE_HINT_FAILED_BARRIER: u32 = 3;
 /// The hint with this number, if there is one.
 pub(crate) fn known(number: u32) -> Option<Hint> {
     match number {
@@ -24,7 +26,7 @@ pub(crate) fn known(number: u32) -> Option<Hint> {
 pub(crate) const fn event(number: u32) -> Event {
     match number {
         COALESCE_HINT_PLAIN => Event::Plain,
-        COALESCE_HINT_BARRIER => Event::Barrier,
+        COALESCE_HINT_BARRIER | COALESCE_HINT_FAILED_BARRIER => Event::Barrier,
         COALESCE_HINT_URGENT => Event::Urgent,
         _ => Event::Error,
     }

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn coalesce_policy_reconfigure(
     // SAFETY: the caller's promises.
     let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
     // SAFETY: the caller's promise.
-    let spec = unsafe { read_text(text) }.and_then(|text| Ok(text.parse::<Spec>()?));
+    let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, policy.0.tick_hz())?));
     let decision = spec.and_then(|spec| {
         let decision = policy.0.reconfigure(spec.clone(), now);
         Ok(decision.map_err(|error| spec.explain(error))?)
@@ -267,8 +267,8 @@ pub struct coalesce_completion {
     pub mark: coalesce_mark,
     /// The end of the guest's timeslice; `COALESCE_NEVER`: unknown.
     pub slice_end: u64,
-    /// The number of Plain commands of an I/O queue that completed just before it; at most 65535. They need no `mark`.
-    /// For a device that reports the completions of a poll together.
+    /// The number of Plain commands of an I/O queue, without a ticket, that completed just before it; at most 65535. They
+    /// need no `mark`. For a device that reports the completions of a poll together.
     pub before: u32,
 }
 
@@ -309,8 +309,8 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
     }
 }
 
-/// The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
-/// bound. Every call may change it.
+/// The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the next completion ends
+/// the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 0.
 ///
 /// # Safety
 /// As `coalesce_policy_print`.

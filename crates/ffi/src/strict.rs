@@ -7,11 +7,11 @@ use crate::budget::{Either, coalesce_budget_state, completion};
 use crate::cint::coalesce_cint_state;
 use crate::error::coalesce_error;
 use crate::field::COALESCE_FIELD_COMMANDS;
-use crate::hint::{COALESCE_HINT_PLAIN, known};
+use crate::hint::{COALESCE_HINT_FAILED_BARRIER, event};
 use crate::status::*;
 use crate::tagged::{Tagged, kind};
 use budget_core::{Auto, Budget, Mark, Policy as _};
-use cint_core::{Cint, Event, Hint, Window, Word};
+use cint_core::{Cint, Event, Window, Word};
 
 impl Block for Window {
     type Word = Word;
@@ -159,8 +159,8 @@ pub unsafe extern "C" fn coalesce_auto_on_completion_strict(
     }
 }
 
-/// Notes that a command was aborted and will not complete, and decides. With relaxed Barriers, `window` may be null and
-/// `ticket` is `COALESCE_NO_TICKET`.
+/// Notes that a command was aborted and will not complete, and decides. `hint`: its own, as an aborted Barrier is the end of its
+/// batch. With relaxed Barriers, `window` may be null and `ticket` is `COALESCE_NO_TICKET`.
 ///
 /// # Safety
 /// As `coalesce_cint_on_completion_strict`.
@@ -171,10 +171,11 @@ pub unsafe extern "C" fn coalesce_cint_on_cancel(
     window: *mut u64,
     now: u64,
     ticket: u64,
+    hint: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promises.
     unsafe {
-        with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
+        with_event(finish(window, ticket, hint), |event| {
             Tagged::<Cint>::decide(state, |cint| cint.on_cancel(now, Mark { event, ..Mark::default() }))
         })
     }
@@ -191,10 +192,11 @@ pub unsafe extern "C" fn coalesce_budget_on_cancel(
     window: *mut u64,
     now: u64,
     ticket: u64,
+    hint: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promises.
     unsafe {
-        with_event(finish(window, ticket, COALESCE_HINT_PLAIN), |event| {
+        with_event(finish(window, ticket, hint), |event| {
             Tagged::<Either>::decide(state, |Either(budget)| budget.on_cancel(now, Mark { event, ..Mark::default() }))
         })
     }
@@ -205,15 +207,16 @@ pub unsafe extern "C" fn coalesce_budget_on_cancel(
 /// # Safety
 /// As `coalesce_window_on_submit`.
 unsafe fn finish(window: *mut u64, ticket: u64, hint: u32) -> Result<Event, coalesce_status> {
-    let hint = known(hint);
-    let event = if ticket == COALESCE_NO_TICKET {
-        hint.map_or(Event::Error, Event::from)
-    } else {
-        // SAFETY: the caller's promise.
-        let (window, words) = unsafe { Window::open(window) }?;
-        window.on_completion(words, ticket, hint.unwrap_or(Hint::Plain))
-    };
-    Ok(if hint.is_some() { event } else { Event::Error })
+    let said = event(hint);
+    if ticket == COALESCE_NO_TICKET {
+        return Ok(said);
+    }
+    // SAFETY: the caller's promise.
+    let (window, words) = unsafe { Window::open(window) }?;
+    Ok(match window.on_completion(words, ticket, said) {
+        Event::Plain if hint == COALESCE_HINT_FAILED_BARRIER => Event::Urgent, // others of its batch have not completed
+        event => event,
+    })
 }
 
 /// Asks the machine for a decision. If the window is invalid, the machine delivers, and the error is returned.

@@ -186,10 +186,10 @@ pub unsafe extern "C" fn coalesce_budget_config_parse(
 
 /// A machine has no parameters for these.
 fn check_hints(spec: &Spec, hints: &HintSpec, default: &HintSpec) -> Result<(), String> {
-    let is_default = (hints.barrier, hints.sources) == (default.barrier, default.sources);
+    let is_default = (hints.barrier, hints.sources, hints.bits) == (default.barrier, default.sources, default.bits);
     is_default
         .then_some(())
-        .ok_or_else(|| format!("{spec}: barrier and hints are set by the program, not in the machine"))
+        .ok_or_else(|| format!("{spec}: barrier, hints and bits are set by the program, not in the machine"))
 }
 
 /// Writes parameters in their text form, which `coalesce_vic_config_parse` reads. Returns the length of the whole text,

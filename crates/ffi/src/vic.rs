@@ -227,7 +227,7 @@ pub unsafe extern "C" fn coalesce_vic_on_deadline(state: *mut coalesce_vic_state
 }
 
 /// Delivers everything held: for a queue stop, a reset and a migration. For a failed command, call it after
-/// `coalesce_vic_on_completion`.
+/// `coalesce_vic_on_completion`; for an aborted one, too, as it will not complete and end a hold.
 ///
 /// # Safety
 /// As `coalesce_vic_on_completion`.

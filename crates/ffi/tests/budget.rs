@@ -5,7 +5,7 @@ use budget_core::{
     Auto, Budget, Completion, Config, ConfigError, Decision, Event, Mark, Params, Policy, Share, Spent, StormParams,
     Submission,
 };
-use cint_core::{Hint, Ticket, Tracker};
+use cint_core::{Ticket, Tracker};
 use coalesce::auto::*;
 use coalesce::budget::*;
 use coalesce::error::coalesce_error;
@@ -186,11 +186,12 @@ impl Pair {
         let Some(ticket) = self.take(random) else { return };
         self.unreaped += 1;
         let outstanding = self.outstanding(random);
-        let (hint, number) = match random.below(100) {
-            0 => (Some(Hint::Urgent), COALESCE_HINT_URGENT),
-            1..5 => (Some(Hint::Barrier), COALESCE_HINT_BARRIER),
-            5 => (None, 3 + random.below(9) as u32),
-            _ => (Some(Hint::Plain), COALESCE_HINT_PLAIN),
+        let (said, number) = match random.below(100) {
+            0 => (Event::Urgent, COALESCE_HINT_URGENT),
+            1..4 => (Event::Barrier, COALESCE_HINT_BARRIER),
+            4 => (Event::Barrier, COALESCE_HINT_FAILED_BARRIER),
+            5 => (Event::Error, 4 + random.below(9) as u32),
+            _ => (Event::Plain, COALESCE_HINT_PLAIN),
         };
         let (auto, now) = (&raw mut *self.state, self.now);
         let is_regulated = matches!(self.core, Core::Auto(_));
@@ -204,7 +205,7 @@ impl Pair {
                         coalesce_budget_on_completion(auto.cast(), now, number, cif, outstanding)
                     }
                 };
-                (hint.map_or(Event::Error, Event::from), status)
+                (said, status)
             }
             Some(Barriers { tracker, window }) => {
                 let window = window.as_mut_ptr();
@@ -217,8 +218,11 @@ impl Pair {
                     }
                 };
                 let of_core = (ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(ticket));
-                let event = tracker.on_completion(of_core, hint.unwrap_or(Hint::Plain));
-                (if hint.is_some() { event } else { Event::Error }, status)
+                let event = match tracker.on_completion(of_core, said) {
+                    Event::Plain if number == COALESCE_HINT_FAILED_BARRIER => Event::Urgent,
+                    event => event,
+                };
+                (event, status)
             }
         };
         let core = self.core.policy().on_completion(now, &Completion { cif, outstanding, ..Completion::of(event) });
@@ -227,16 +231,18 @@ impl Pair {
 
     fn cancel(&mut self, random: &mut Random) {
         let Some(ticket) = self.take(random) else { return };
+        let number = if random.below(3) == 0 { COALESCE_HINT_BARRIER } else { COALESCE_HINT_PLAIN };
+        let said = if number == COALESCE_HINT_BARRIER { Event::Barrier } else { Event::Plain };
         let (event, window) = match &mut self.barriers {
-            None => (Event::Plain, null_mut()),
+            None => (said, null_mut()),
             Some(Barriers { tracker, window }) => {
                 let ticket = (ticket != COALESCE_NO_TICKET).then(|| Ticket::from_number(ticket));
-                (tracker.cancel(ticket), window.as_mut_ptr())
+                (tracker.on_completion(ticket, said), window.as_mut_ptr())
             }
         };
         let core = self.core.policy().on_cancel(self.now, Mark { event, ..Mark::default() });
         // SAFETY: the state is ours, and the window.
-        let status = unsafe { coalesce_budget_on_cancel(self.budget(), window, self.now, ticket) };
+        let status = unsafe { coalesce_budget_on_cancel(self.budget(), window, self.now, ticket, number) };
         self.decided(core, status, random);
     }
 

@@ -43,13 +43,13 @@ fn decisions(memory: *mut u8) -> Vec<(&'static str, coalesce_status)> {
                 "coalesce_cint_on_completion_strict",
                 coalesce_cint_on_completion_strict(cint, null_mut(), 1, COALESCE_NO_TICKET, 0, 100),
             ),
-            ("coalesce_cint_on_cancel", coalesce_cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("coalesce_cint_on_cancel", coalesce_cint_on_cancel(cint, null_mut(), 1, COALESCE_NO_TICKET, 0)),
             ("coalesce_budget_on_submits", coalesce_budget_on_submits(budget, 1, 100)),
             ("coalesce_budget_on_completion", coalesce_budget_on_completion(budget, 1, COALESCE_HINT_PLAIN, 100, 100)),
             ("coalesce_budget_on_completion_strict", {
                 coalesce_budget_on_completion_strict(budget, null_mut(), 1, COALESCE_NO_TICKET, 0, 100, 100)
             }),
-            ("coalesce_budget_on_cancel", coalesce_budget_on_cancel(budget, null_mut(), 1, COALESCE_NO_TICKET)),
+            ("coalesce_budget_on_cancel", coalesce_budget_on_cancel(budget, null_mut(), 1, COALESCE_NO_TICKET, 0)),
             ("coalesce_budget_on_deadline", coalesce_budget_on_deadline(budget, 1)),
             ("coalesce_budget_flush", coalesce_budget_flush(budget, 1)),
             ("coalesce_budget_on_consumed", coalesce_budget_on_consumed(budget, 1)),

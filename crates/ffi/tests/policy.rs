@@ -299,6 +299,69 @@ fn an_aborted_command_completes_its_batch() {
     }
 }
 
+/// A batch that nobody ends, of a device that looks at deadlines alone.
+#[test]
+fn nothing_waits_for_a_batch_end_that_nobody_says() {
+    for text in
+        ["batch", "spdk_vhost", "cint:delta=0s,max_hold=off,in_flight=off", "auto", "cint", "nvme", "dim", "vic"]
+    {
+        let handle = make(text).expect("a policy");
+        let (mut owed, mut now) = (false, 1_000_000);
+        for poll in 0..50 {
+            let completion = coalesce_completion {
+                struct_size: size_of::<coalesce_completion>() as u32,
+                cif: 1,
+                outstanding: 0,
+                class_of: COALESCE_CLASS_IO,
+                mark: coalesce_mark {
+                    ticket: COALESCE_NO_TICKET,
+                    hint: COALESCE_HINT_PLAIN,
+                    source: COALESCE_NO_SOURCE,
+                },
+                slice_end: COALESCE_NEVER,
+                before: poll % 3,
+            };
+            // SAFETY: all of it is ours.
+            unsafe {
+                owed |= coalesce_policy_on_completion(handle, now, &raw const completion) == COALESCE_HOLD;
+                while coalesce_policy_deadline(handle) != COALESCE_NEVER {
+                    now = now.max(coalesce_policy_deadline(handle));
+                    owed &= coalesce_policy_on_deadline(handle, now) == COALESCE_HOLD;
+                }
+                owed &= coalesce_policy_held(handle) > 0;
+            }
+            assert!(!owed, "{text}: poll {poll}: nothing is in flight, and no timer is armed");
+            now += 100_000;
+        }
+        // SAFETY: it is ours.
+        unsafe { coalesce_policy_free(handle) };
+    }
+}
+
+/// What a policy took, and prints, it takes again, whatever its clock.
+#[test]
+fn a_new_configuration_is_for_the_clock_of_the_policy() {
+    let cases = [
+        ("cint:max_hold=1s", 1_000_000),
+        ("auto:max_hold=800ms", 600_000_000),
+        ("budget:max_hold=1s", 24_000_000),
+        ("auto:storm=4,max_hold=500ms", 1_000_000),
+    ];
+    for (text, hz) in cases {
+        let text = CString::new(text).expect("no zero");
+        let mut printed = [0 as c_char; 300];
+        // SAFETY: all of it is ours.
+        let decision = unsafe {
+            let policy = coalesce_policy_new(text.as_ptr(), hz, null_mut(), 0);
+            coalesce_policy_print(policy, printed.as_mut_ptr(), 300);
+            let decision = coalesce_policy_reconfigure(policy, 1000, printed.as_ptr(), null_mut(), 0);
+            coalesce_policy_free(policy);
+            decision
+        };
+        assert_eq!(decision, COALESCE_HOLD, "{text:?} at {hz} Hz");
+    }
+}
+
 /// `COALESCE_MARK_NONE` is Plain and has no ticket, so strict Barriers do not take it for a submitted command.
 #[test]
 fn a_request_that_was_never_submitted_is_plain() {

@@ -177,7 +177,7 @@ machine! {
     on_batch_end => coalesce_cint_on_batch_end;
 
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        let hint = hint(completion);
+        let hint = hint(completion.event());
         if self.windows.is_empty() {
             // SAFETY: the state is ours.
             return self.decide(|state| unsafe { coalesce_cint_on_completion(state, now, hint, completion.cif) });
@@ -200,7 +200,7 @@ machine! {
     fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         let (window, ticket) = self.window(mark.ticket.filter(|_| !self.windows.is_empty()));
         // SAFETY: state and window are ours.
-        self.decide_strict(|state| unsafe { coalesce_cint_on_cancel(state, window, now, ticket) })
+        self.decide_strict(|state| unsafe { coalesce_cint_on_cancel(state, window, now, ticket, hint(mark.event)) })
     }
 
     fn reset_tracking(&mut self) {
@@ -233,8 +233,8 @@ impl CintMachine {
     }
 }
 
-const fn hint(completion: &Completion) -> u32 {
-    match completion.event() {
+const fn hint(event: coalesce_decision::Event) -> u32 {
+    match event {
         coalesce_decision::Event::Plain => COALESCE_HINT_PLAIN,
         coalesce_decision::Event::Barrier => COALESCE_HINT_BARRIER,
         coalesce_decision::Event::Urgent | coalesce_decision::Event::Error => COALESCE_HINT_URGENT,
@@ -275,7 +275,7 @@ machine! {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
         let Completion { cif, outstanding, .. } = *completion;
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_budget_on_completion(state, now, hint(completion), cif, outstanding) })
+        self.decide(|state| unsafe { coalesce_budget_on_completion(state, now, hint(completion.event()), cif, outstanding) })
     }
 
     fn on_submit(&mut self, now: u64, submission: &Submission) -> Mark {
@@ -285,9 +285,9 @@ machine! {
         Mark::default()
     }
 
-    fn on_cancel(&mut self, now: u64, _: Mark) -> Decision {
+    fn on_cancel(&mut self, now: u64, mark: Mark) -> Decision {
         // SAFETY: the state is ours.
-        self.decide(|state| unsafe { coalesce_budget_on_cancel(state, null_mut(), now, COALESCE_NO_TICKET) })
+        self.decide(|state| unsafe { coalesce_budget_on_cancel(state, null_mut(), now, COALESCE_NO_TICKET, hint(mark.event)) })
     }
 
     fn reset_tracking(&mut self) {

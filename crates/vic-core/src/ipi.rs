@@ -75,10 +75,10 @@ impl IpiGate {
 
     /// Whether the kernel must interrupt the guest's CPU, after it has posted a completion.
     ///
-    /// If the last virtual interrupt lies in the future by more than the threshold, the clock is wrong: send.
+    /// If the last virtual interrupt lies in the future by more than the threshold, the clock is wrong: send. So at the end of the clock.
     pub fn should_send(&self, now: u64) -> Ipi {
         let last = self.last.load(Ordering::Acquire);
-        if last == NEVER || now.abs_diff(last) > self.threshold {
+        if last == NEVER || now == u64::MAX || now.abs_diff(last) > self.threshold {
             return Ipi::Send;
         }
         Ipi::Defer { until: last.saturating_add(self.threshold).saturating_add(1) }

@@ -40,7 +40,8 @@
 //! 4. Arm a timer for [`Policy::deadline`], and call [`Policy::on_deadline`] when it fires. With the paper's parameters (no
 //!    `max_hold`) and no known end of the timeslice there is no deadline: while CIF is correct, another completion always
 //!    comes.
-//! 5. Say which commands failed ([`Completion::class`]), and call [`Policy::flush`] on stop, reset and migration.
+//! 5. Say which commands failed ([`Completion::class`]) or were aborted ([`Policy::on_cancel`]), and call [`Policy::flush`] on stop,
+//!    reset and migration.
 //!
 //! ```
 //! use vic_core::{Completion, Config, ConfigError, Params, Policy as _, Vic};

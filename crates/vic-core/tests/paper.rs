@@ -384,7 +384,8 @@ fn ipi_gate_at_its_threshold() {
         assert_eq!(gate.should_send(now), expected, "at {now}");
     }
     gate.delivered(u64::MAX);
-    assert_eq!(gate.should_send(u64::MAX), Ipi::Defer { until: u64::MAX });
+    assert_eq!(gate.should_send(u64::MAX - 1), Ipi::Defer { until: u64::MAX });
+    assert_eq!(gate.should_send(u64::MAX), Ipi::Send, "at the end of the clock everything is due");
     assert!(IpiGate::new(1_000 * MS + 1, 1_000_000_000).is_err());
     assert!(IpiGate::new(0, 999).is_err());
 }

@@ -40,12 +40,15 @@ pub async fn coalesce<P: OutputPin, M: RawMutex, const N: usize>(
     loop {
         let event = select(completed.receive(), passed(cint.deadline())).await;
         let now = Instant::now().as_ticks();
-        let decision = match event {
+        let mut decision = match event {
             Either::First(Completed { hint, in_flight: cif }) => {
                 cint.on_completion(now, &Completion { cif, ..Completion::of(hint) })
             }
             Either::Second(()) => cint.on_deadline(now),
         };
+        if !decision.is_deliver() && completed.is_empty() && cint.wants_batch_end() {
+            decision = cint.on_batch_end(now); // with Δ = 0 nothing else ends a burst
+        }
         if decision.is_deliver()
             && let Err(error) = line.set_high().and_then(|()| line.set_low())
         {

@@ -1,6 +1,6 @@
 //! The task with a clock that moves when it is told to.
 
-use cint_core::Hint;
+use cint_core::{Config, Hint, Params};
 use core::cell::Cell;
 use core::convert::Infallible;
 use core::future::Future;
@@ -9,7 +9,7 @@ use embassy_futures::poll_once;
 use embassy_line::{Completed, coalesce, config};
 use embassy_sync::blocking_mutex::raw::NoopRawMutex;
 use embassy_sync::channel::Channel;
-use embassy_time::{Duration, MockDriver};
+use embassy_time::{Duration, MockDriver, TICK_HZ};
 use embedded_hal::digital::{ErrorType, OutputPin};
 
 /// Counts rising edges.
@@ -61,4 +61,18 @@ fn a_burst_is_one_edge_at_its_deadline_and_an_urgent_command_one_at_once() {
     MockDriver::get().advance(Duration::from_secs(1));
     run(&mut task);
     assert_eq!(edges.get(), 2, "nothing is held");
+}
+
+/// With Δ = 0 there is no deadline: a burst ends with what came together.
+#[test]
+fn a_burst_without_a_deadline_is_one_edge() {
+    let config = Config::new(Params { tick_hz: TICK_HZ, delta_ns: 0, ..Params::OPTANE }).unwrap();
+    let (edges, channel) = (Cell::new(0), Channel::<NoopRawMutex, _, 8>::new());
+    let mut task = pin!(coalesce(channel.receiver(), Line(&edges), config));
+    run(&mut task);
+    for _ in 0..3 {
+        channel.try_send(command(Hint::Plain)).unwrap();
+    }
+    run(&mut task);
+    assert_eq!(edges.get(), 1);
 }

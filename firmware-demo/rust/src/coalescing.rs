@@ -30,8 +30,11 @@ impl<V: Vector> Coalescing<V> {
         self.policy.choose(choice, storm_rate)
     }
 
-    /// Feature 08h: sets the threshold, in completions, and the time, in ticks.
-    pub const fn set(&mut self, threshold: u32, time: u64) {
+    /// Feature 08h: sets the threshold, in completions, and the time, in ticks. What it holds is delivered.
+    pub fn set(&mut self, threshold: u32, time: u64, now: u64) {
+        if self.policy.is_aggregating() {
+            self.flush(now);
+        }
         self.policy.set(threshold, time);
     }
 

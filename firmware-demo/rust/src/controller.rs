@@ -84,16 +84,20 @@ impl<V: Vector> Controller<V> {
 
     fn serve_doorbells(&mut self, id: usize) -> bool {
         let has_rung = self.queues[id].has_rung();
-        if has_rung {
-            self.read_doorbells(id);
-            self.post(id); // there may be room now
-        }
+        self.look_at_doorbells(id);
         while !self.is_fatal
             && let Some((slot, entry)) = self.queues[id].fetch()
         {
             self.begin(id, slot, &entry);
         }
         has_rung
+    }
+
+    fn look_at_doorbells(&mut self, id: usize) {
+        if self.queues[id].has_rung() {
+            self.read_doorbells(id);
+            self.post(id); // there may be room now
+        }
     }
 
     /// Reads the doorbells. If the host has reaped everything by itself, no interrupt is due.
@@ -155,6 +159,7 @@ impl<V: Vector> Controller<V> {
     fn begin(&mut self, id: usize, slot: SlotId, entry: &Entry) {
         let now = self.now;
         let Some(vector) = self.vector(id) else {
+            (1..QUEUES).for_each(|io| self.look_at_doorbells(io)); // what the host rang before it rang the admin queue's
             let is_busy = self.queues[1..].iter().any(|queue| queue.in_flight() > 0 || !queue.is_reaped());
             match self.features.execute(&mut self.vectors, entry, is_busy, now) {
                 Ok(result) => self.finish(id, slot, Status::Success, result),

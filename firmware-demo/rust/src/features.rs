@@ -40,7 +40,7 @@ impl Features {
             }
             (GET, POLICY) => Ok(self.policy),
             (SET, _) if save => Err(Status::NotSaveable),
-            (SET, COALESCING) => self.set_coalescing(vectors, value),
+            (SET, COALESCING) => self.set_coalescing(vectors, value, now),
             (SET, VECTOR) => set_vector(vectors, value, now),
             (SET, POLICY) if is_busy => Err(Status::SequenceError),
             (SET, POLICY) => self.set_policy(vectors, value, entry[12]),
@@ -49,13 +49,19 @@ impl Features {
         }
     }
 
-    fn set_coalescing<V: Vector>(&mut self, vectors: &mut [Coalescing<V>], value: u32) -> Result<u32, Status> {
+    fn set_coalescing<V: Vector>(
+        &mut self,
+        vectors: &mut [Coalescing<V>],
+        value: u32,
+        now: u64,
+    ) -> Result<u32, Status> {
         if value >> 16 != 0 {
             return Err(Status::InvalidField);
         }
         self.coalescing = value;
         for vector in vectors {
-            vector.set((value & 0xff) + 1, u64::from(value >> 8) * u64::from(TICK_HZ / 10_000)); // units of 100 µs
+            let time = u64::from(value >> 8) * u64::from(TICK_HZ / 10_000); // units of 100 µs
+            vector.set((value & 0xff) + 1, time, now);
         }
         Ok(0)
     }

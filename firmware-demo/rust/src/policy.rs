@@ -90,6 +90,11 @@ impl Selected {
         Ok(())
     }
 
+    /// Whether Feature 08h holds completions.
+    pub fn is_aggregating(&self) -> bool {
+        self.aggregation.held() > 0
+    }
+
     pub const fn set(&mut self, threshold: u32, time: u64) {
         self.aggregation.set(threshold, time);
     }

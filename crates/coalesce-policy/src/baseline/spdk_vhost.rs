@@ -34,7 +34,6 @@ pub(crate) struct SpdkVhost {
     window_start: u64,
     last_signal: u64,
     delay: u64,
-    batch_ended: bool,
     held: Held,
 }
 
@@ -49,7 +48,6 @@ impl SpdkVhost {
             window_start: 0,
             last_signal: 0,
             delay: 0,
-            batch_ended: false,
             held: Held::default(),
         }
     }
@@ -88,21 +86,19 @@ impl Policy for SpdkVhost {
     fn on_completion(&mut self, now: u64, _completion: &Completion) -> Decision {
         self.advance(now);
         self.completions = self.completions.wrapping_add(1);
-        self.batch_ended = false;
         self.held.hold(HoldReason::Batch)
     }
 
     /// SPDK polls: the end of the delay is seen at once.
     fn deadline(&self) -> Option<u64> {
         let passed = self.held.last.wrapping_sub(self.last_signal);
-        (self.held.count > 0 && self.batch_ended)
-            .then(|| self.held.last.saturating_add(self.delay.saturating_sub(passed)))
+        (self.held.count > 0).then(|| self.held.last.saturating_add(self.delay.saturating_sub(passed)))
     }
 
     /// The delay has passed, or so the caller believes.
     fn on_deadline(&mut self, now: u64) -> Decision {
         self.advance(now);
-        if self.batch_ended { self.signal(Reason::Time) } else { self.held.nothing_due() }
+        self.signal(Reason::Time)
     }
 
     fn flush(&mut self, now: u64) -> Decision {
@@ -126,7 +122,6 @@ impl Policy for SpdkVhost {
     /// The end of the poll: SPDK's one opportunity to signal.
     fn on_batch_end(&mut self, now: u64) -> Decision {
         self.advance(now);
-        self.batch_ended = true;
         if self.held.last.wrapping_sub(self.window_start) >= self.window {
             self.window_start = self.held.last;
             self.look();

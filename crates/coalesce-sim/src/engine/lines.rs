@@ -127,8 +127,11 @@ impl World {
         let request = self.requests.get_mut(id);
         request.posted = true;
         let mark = request.mark;
-        let interrupt = self.lines[cpu as usize].line.complete(self.now, mark, self.faults.class(), slice_end, id);
-        self.after(cpu, interrupt);
+        let line = &mut self.lines[cpu as usize].line;
+        let interrupt = line.complete(self.now, mark, self.faults.class(), slice_end, id);
+        if interrupt.is_some() || !line.wants_batch_end() {
+            self.after(cpu, interrupt);
+        } // else the end of the batch arms what is left
     }
 
     /// After every call of a line: what it decided is done, and its deadline is armed.

@@ -71,7 +71,7 @@ static bool takes(int functions, kind state)
     X(VIC, coalesce_vic_state, DONE, coalesce_vic_get_info(state, (coalesce_vic_info *)out, sizeof(coalesce_vic_info)))        \
     X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_completion(state, 1, COALESCE_HINT_PLAIN, 100))                    \
     X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100)) \
-    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))                    \
+    X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_cancel(state, a_window, 1, COALESCE_NO_TICKET, 0))                 \
     X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_deadline(state, 1))                                                \
     X(CINT, coalesce_cint_state, DECISION, coalesce_cint_on_batch_end(state, 1))                                               \
     X(CINT, coalesce_cint_state, DONE, coalesce_cint_on_consumed(state, 1))                                                    \
@@ -82,7 +82,7 @@ static bool takes(int functions, kind state)
     X(BUDGET, coalesce_budget_state, DECISION, coalesce_budget_on_completion(state, 1, COALESCE_HINT_PLAIN, 100, 100))         \
     X(BUDGET, coalesce_budget_state, DECISION,                                                                                 \
       coalesce_budget_on_completion_strict(state, a_window, 1, COALESCE_NO_TICKET, 0, 100, 100))                               \
-    X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET))              \
+    X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_on_cancel(state, a_window, 1, COALESCE_NO_TICKET, 0))           \
     X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_on_deadline(state, 1))                                          \
     X(EITHER, coalesce_budget_state, DONE, coalesce_budget_on_consumed(state, 1))                                              \
     X(EITHER, coalesce_budget_state, DECISION, coalesce_budget_flush(state, 1))                                                \
@@ -99,10 +99,10 @@ static bool takes(int functions, kind state)
     X(GATE, coalesce_ipi_gate, DECISION, coalesce_ipi_gate_should_send(state, 1, (uint64_t *)out))                             \
     X(WINDOW, uint64_t, DONE, coalesce_window_reset(state))                                                                    \
     X(WINDOW, uint64_t, DECISION, coalesce_cint_on_completion_strict(&a_cint, state, 1, 0, COALESCE_HINT_PLAIN, 100))          \
-    X(WINDOW, uint64_t, DECISION, coalesce_cint_on_cancel(&a_cint, state, 1, 0))                                               \
+    X(WINDOW, uint64_t, DECISION, coalesce_cint_on_cancel(&a_cint, state, 1, 0, 0))                                            \
     X(WINDOW, uint64_t, DECISION, coalesce_budget_on_completion_strict(&a_budget, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100)) \
     X(WINDOW, uint64_t, DECISION, coalesce_auto_on_completion_strict(&an_auto, state, 1, 0, COALESCE_HINT_PLAIN, 100, 100))    \
-    X(WINDOW, uint64_t, DECISION, coalesce_budget_on_cancel(&a_budget, state, 1, 0))                                           \
+    X(WINDOW, uint64_t, DECISION, coalesce_budget_on_cancel(&a_budget, state, 1, 0, 0))                                        \
     X(REAPER, uint64_t, DONE, coalesce_reaper_reap(state, a_queue, take_all, NULL, (uint32_t *)out))
 
 #define ALL_REFUSE(of, type, answer, call)           \
