@@ -30,7 +30,7 @@ vic_inlined low 16
 vic_inlined ratio 19
 coalesce_cint_on_completion plain 39
 coalesce_cint_on_completion urgent 122
-coalesce_cint_on_completion barrier 122
+coalesce_cint_on_completion barrier 127
 cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
@@ -73,13 +73,13 @@ while read -r device policy batch allowed enters interrupts; do
     echo "$(sed -n 's/.*Collected : //p' "$work/log") $(cat "$work/counted")"
   done | paste -s -d ' ' | sed "s/^/$device $policy $batch $allowed $enters $interrupts /"
 done > "$work/requests" << END
-virtio-blk none 1 5700 1.01 1
+virtio-blk none 1 5650 1.01 1
 virtio-blk none 32 3130 .04 .05
-virtio-blk auto 1 5945 1.01 1
-virtio-blk auto 32 3520 .05 .05
-nvme none 1 5625 1.01 1
+virtio-blk auto 1 5885 1.01 1
+virtio-blk auto 32 3440 .05 .05
+nvme none 1 5570 1.01 1
 nvme none 32 3110 .04 1
-nvme auto 1 5880 1.01 1
+nvme auto 1 5810 1.01 1
 nvme auto 32 3280 .05 1
 END
 

@@ -404,7 +404,9 @@ fn cint_calls(input: &Input) {
                     owed.decided(1, coalesce_cint_on_completion_strict(state, window, now, ticket, hint % 4, *cif));
                 }
                 Call::Submit { .. } => tickets.push(coalesce_window_on_submit(window)),
-                Call::Cancel { ticket } => owed.decided(0, coalesce_cint_on_cancel(state, window, now, *ticket, (*ticket % 5) as u32)),
+                Call::Cancel { ticket } => {
+                    owed.decided(0, coalesce_cint_on_cancel(state, window, now, *ticket, (*ticket % 5) as u32))
+                }
                 Call::ResetWindow => assert_eq!(coalesce_window_reset(window), COALESCE_OK),
                 Call::Wait { ticks } => now = LAST.min(now.saturating_add(ticks.get())),
                 Call::Back { ticks } => now = now.saturating_sub((*ticks).into()),
@@ -494,7 +496,9 @@ fn budget_calls(input: &Input, is_regulated: bool) {
                     assert_eq!(coalesce_budget_on_submits(state, now, *count), COALESCE_OK);
                     tickets.push(coalesce_window_on_submit(window));
                 }
-                Call::Cancel { ticket } => owed.decided(0, coalesce_budget_on_cancel(state, window, now, *ticket, (*ticket % 5) as u32)),
+                Call::Cancel { ticket } => {
+                    owed.decided(0, coalesce_budget_on_cancel(state, window, now, *ticket, (*ticket % 5) as u32))
+                }
                 Call::ResetWindow => assert_eq!(coalesce_window_reset(window), COALESCE_OK),
                 Call::Forget if is_regulated => assert_eq!(coalesce_auto_forget(auto), COALESCE_OK),
                 Call::Forget => assert_eq!(coalesce_budget_forget(state), COALESCE_OK),

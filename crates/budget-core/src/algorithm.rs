@@ -101,6 +101,9 @@ impl Budget {
     /// With a licence each interrupt covers as many as its limit says.
     #[inline(always)]
     fn weigh_with_licence(&mut self, with_it: u32, reason: HoldReason) -> Result<HoldReason, Reason> {
+        if self.flags.has(Flags::LONELY) && self.account.in_flight == 0 {
+            return Err(Reason::LowCif);
+        }
         if with_it < self.limit.into() {
             return Ok(reason);
         }
@@ -216,6 +219,13 @@ impl Flags {
     pub(crate) const FAILED: u8 = 4;
     /// A trial of a licence has ended because it would cost too much.
     pub(crate) const UNPAID: u8 = 8;
+    /// With a licence, or in its trial: nobody came while the last completion was held, and nobody has since.
+    pub(crate) const LONELY: u8 = 16;
+
+    /// Nothing is due, nothing has ended, and the gap counts.
+    pub(crate) const fn is_usual(self) -> bool {
+        self.0 == Self::GAP_COUNTS
+    }
 
     pub(crate) const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

@@ -45,12 +45,12 @@ impl Budget {
         }
         (self.last, self.oldest, self.quiet) = (now, oldest, quiet);
         self.guard.pass(elapsed, u32::MAX);
-        self.note_gap();
         let settled = self.account.settle(elapsed, cif, outstanding.wrapping_sub(known));
         self.account.set_in_flight(in_flight);
         if self.level != Level::Licensed {
             self.account.charge(&settled, self.epsilon, self.config.max_hold, 0);
         }
+        self.note_gap();
         let verdict = self.weigh(outstanding, held.wrapping_add(1), quiet == 0);
         Some(self.apply(verdict))
     }

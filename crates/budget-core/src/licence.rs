@@ -14,6 +14,9 @@ impl Budget {
         (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
         self.limit_gap();
         self.flags.set(Flags::FAILED | Flags::UNPAID, false);
+        if !self.is_licensed() {
+            self.flags.set(Flags::LONELY, false);
+        }
     }
 
     /// The rule in force: that of the allowance, or [`Level::Strict`] if a licence or its trial has failed.
@@ -53,6 +56,7 @@ impl Budget {
     pub(crate) fn end_licence(&mut self, why: u8) {
         (self.level, self.starved) = (Level::Strict, 0);
         self.limit_gap();
+        self.flags.set(Flags::LONELY, false);
         self.flags.set(why, true);
     }
 
@@ -61,6 +65,7 @@ impl Budget {
     #[inline(never)]
     pub(crate) fn note_starved(&mut self) {
         self.starved = self.starved.wrapping_add(1);
+        self.flags.set(Flags::LONELY, true);
         if self.starved >= STARVED_MAX {
             self.end_licence(Flags::FAILED);
         }

@@ -12,7 +12,7 @@ use coalesce_decision::ticks::divide;
 /// Compares more holding with less, by the time in which the commands complete. A trial has four stretches, with less, twice
 /// with more, and with less again, or the other way round, and is about one question:
 ///
-/// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than twice the budget in both
+/// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than the budget in both
 ///   halves, and wins if it was longer in neither. When lost minus won is [`EVIDENCE`], ε is cut to a quarter; after [`CUTS`]
 ///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as
 ///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum.
@@ -495,7 +495,7 @@ impl Regulator {
 
     fn judge_cut(&mut self, config: &Config) {
         let whole = 1_u64 << SHIFT;
-        let is_lost = match self.is_longer((whole.wrapping_add(u64::from(config.epsilon) << 1), whole)) {
+        let is_lost = match self.is_longer((whole.wrapping_add(config.epsilon.into()), whole)) {
             (first, second) if first == second => first,
             _ => return, // it says nothing
         };

@@ -40,17 +40,33 @@ impl Budget {
     /// `max_hold`; with a licence, and in its trials, for [less](crate::constants::PATIENCE_SHIFT).
     #[inline(always)]
     pub(crate) fn note_gap(&mut self) {
-        let gap = self.quiet.min(self.config.max_hold.wrapping_shr(self.gap_shift.into()));
-        if self.flags.has(Flags::GAP_COUNTS) {
+        if self.flags.is_usual() || self.note_unusual_gap() {
+            let gap = self.quiet.min(self.config.max_hold.wrapping_shr(self.gap_shift.into()));
             self.gap8 = if self.gap8 == 0 {
                 gap << GAP_SHIFT
             } else {
                 self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> GAP_SHIFT)
             };
-        } else {
-            self.flags.set(Flags::GAP_COUNTS, true);
         }
         self.quiet = 0;
+    }
+
+    /// Whether this gap counts. Those of a requester that has turned out to be alone do not, until a silence is over without one.
+    #[cold]
+    #[inline(never)]
+    fn note_unusual_gap(&mut self) -> bool {
+        let counts = self.flags.has(Flags::GAP_COUNTS);
+        self.flags.set(Flags::GAP_COUNTS, true);
+        if self.flags.has(Flags::LONELY) {
+            // The requester has waited for a silence if the last completion was held.
+            let since_interrupt = self.quiet.saturating_sub(if counts { 0 } else { self.silence() });
+            if since_interrupt < self.silence() {
+                self.flags.set(Flags::LONELY, false);
+            } else {
+                self.note_starved(); // as a hold would
+            }
+        }
+        counts && !self.flags.has(Flags::LONELY)
     }
 
     /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.

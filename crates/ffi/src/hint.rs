@@ -24,12 +24,8 @@ pub(crate) fn known(number: u32) -> Option<Hint> {
 /// instructions more.
 #[inline(always)]
 pub(crate) const fn event(number: u32) -> Event {
-    match number {
-        COALESCE_HINT_PLAIN => Event::Plain,
-        COALESCE_HINT_BARRIER | COALESCE_HINT_FAILED_BARRIER => Event::Barrier,
-        COALESCE_HINT_URGENT => Event::Urgent,
-        _ => Event::Error,
-    }
+    const EVENTS: [Event; 4] = [Event::Plain, Event::Barrier, Event::Urgent, Event::Barrier]; // by COALESCE_HINT_...
+    if number < EVENTS.len() as u32 { EVENTS[number as usize] } else { Event::Error }
 }
 
 /// The number of a hint.

@@ -140,6 +140,7 @@ pub struct Reference {
     /// When the last completion was that ends a gap, and whether the next one does; eight usual gaps.
     last: Instant,
     gap_counts: bool,
+    lonely: bool, // a hold by number ended because nobody came, and nobody has come soon after another since
     eight_gaps: i128,
     /// In requests * ticks / WHOLE.
     balance: i128,
@@ -169,6 +170,7 @@ impl Reference {
             guarded: 0,
             last: -OLDEST,
             gap_counts: false,
+            lonely: false,
             eight_gaps: 0,
             balance: 0,
             held_time: 0,
@@ -329,11 +331,7 @@ impl Reference {
         let they_wait = self.in_flight == 0;
         let is_starved = they_wait && self.is_by_number() && reason != Reason::Storm;
         if is_starved {
-            self.ends.push(End::Starved);
-            saw("starved");
-            if self.has_failed() {
-                saw("failed");
-            }
+            self.starve();
         }
         if is_starved || they_wait && reason == Reason::Silence {
             self.gap_counts = false;
@@ -358,6 +356,16 @@ impl Reference {
     /// How many an interrupt covers.
     pub fn limit(&self) -> u8 {
         self.allowed.limit
+    }
+
+    /// A hold ended because nobody came, or would have.
+    fn starve(&mut self) {
+        self.ends.push(End::Starved);
+        saw("starved");
+        if self.has_failed() {
+            saw("failed");
+        }
+        self.lonely = !self.has_failed();
     }
 
     /// How many holds more starved than were filled.
@@ -424,9 +432,10 @@ impl Reference {
             Level::Nothing => return Decision::Deliver(Reason::Slowdown),
             Level::Trial if self.balance < -self.overdraft() * WHOLE => {
                 saw("too dear a trial");
-                self.is_unpaid = true;
+                (self.is_unpaid, self.lonely) = (true, false);
                 return Decision::Deliver(Reason::Budget);
             }
+            _ if self.lonely && self.in_flight == 0 => return Decision::Deliver(Reason::LowCif),
             level if with_it < self.limit().into() => {
                 return hold(if level == Level::Trial { HoldReason::Probe } else { HoldReason::Licensed });
             }
@@ -456,9 +465,21 @@ impl Reference {
         let shared = self.expired().map(|reason| self.end(reason));
         let together = self.age(self.last) == 0;
         if said != Said::Urgent || !self.rules().ooo {
+            let mut counts = self.gap_counts;
+            if self.lonely {
+                // One that was held had to wait for the interrupt.
+                let since_interrupt = self.age(self.last) - if counts { 0 } else { self.patience() };
+                if since_interrupt < self.patience() {
+                    self.lonely = false;
+                } else {
+                    saw("alone");
+                    self.starve();
+                }
+                counts &= !self.lonely;
+            }
             let parts = if self.is_by_number() { 32 } else { 8 };
             let gap = self.age(self.last).min(self.rules().max_hold / parts);
-            if self.gap_counts {
+            if counts {
                 let eighth = self.eight_gaps / 8;
                 self.eight_gaps = if self.eight_gaps == 0 { 8 * gap } else { self.eight_gaps + gap - eighth };
             }
@@ -529,6 +550,7 @@ impl Reference {
             self.ends.clear();
         }
         (self.allowed, self.is_unpaid) = (allowance, false);
+        self.lonely &= self.is_by_number();
         if self.is_by_number() {
             self.eight_gaps = self.eight_gaps.min(self.rules().max_hold / 4);
         }
@@ -600,7 +622,7 @@ impl Policy for Reference {
         if !self.held.is_empty() {
             saw("forgotten with some held");
         }
-        (self.allowed, self.is_unpaid) = (Allowance::STRICT, false);
+        (self.allowed, self.is_unpaid, self.lonely) = (Allowance::STRICT, false, false);
         self.ends.clear();
         (self.gap_counts, self.in_flight, self.last) = (false, 0, self.now - OLDEST);
     }
