@@ -94,6 +94,7 @@ pub struct Buffers {
     iovecs: Vec<iovec>,
     first: usize,        // iovecs before this index are done
     flush: Option<File>, // the open file of a flush in flight, which no other flush shares
+    detour: file::Detour,
 }
 
 // SAFETY: the addresses point into guest memory. No thread owns it, and the owner of the buffers keeps it mapped.
@@ -134,6 +135,16 @@ impl Buffers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Calls `part` for each part of the next `len` bytes: with its address, where in them it begins, and its length.
+    fn parts(&self, len: usize, part: impl Fn(*mut u8, usize, usize)) {
+        let mut done = 0;
+        for iovec in self.rest() {
+            let n = iovec.iov_len.min(len - done);
+            part(iovec.iov_base.cast(), done, n);
+            done += n;
+        }
     }
 
     /// Notes that the next `bytes` are done.

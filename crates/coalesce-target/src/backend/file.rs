@@ -1,20 +1,27 @@
 //! A raw file or a block device, through io_uring.
 
+mod changes;
+mod direct;
+
+pub(super) use direct::Detour;
+
 use super::format::format;
 use super::{Buffers, Operation, Outcome, Step};
 use crate::os::lock::{ALL, lock};
 use crate::os::shared_memory::is_in_memory;
 use anyhow::{Context as _, Result, bail};
-use io_uring::opcode;
+use changes::Changes;
+use direct::{BOUNCE_LEN, BOUNCE_PAGES, Direct, Page};
 use io_uring::types::{Fd, FsyncFlags, Timespec};
-use libc::iovec;
+use io_uring::{opcode, squeue};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::error;
 
@@ -32,7 +39,7 @@ pub enum Locking {
 pub struct ImageOptions {
     /// Only to be read.
     pub read_only: bool,
-    /// Without the page cache, where requests allow that.
+    /// Without the page cache.
     pub direct: bool,
     /// As it is, also where it has the mark of a format that is not raw.
     pub raw: bool,
@@ -57,7 +64,8 @@ pub struct FileBackend {
     /// Its data is in memory: nothing waits for a device, and io_uring would leave each request to one of its workers.
     is_in_memory: bool,
     /// Of a file in memory: what workers of io_uring change. That locks the file, perhaps for seconds, and a write waits for it.
-    changes: AtomicU32,
+    /// Of a medium of which a guest can write a part of a block: whatever is changed.
+    changes: Changes,
     size: u64,
     block_size: u32,
     /// The same file, opened once for each flush that can be in flight. Linux reports lost writes once for each open
@@ -68,24 +76,18 @@ pub struct FileBackend {
     has_lost_writes: AtomicBool,
 }
 
-/// The same file without the page cache, for requests with the required alignment.
-#[derive(Debug)]
-struct Direct {
-    file: File,
-    offset_align: u64,
-    memory_align: usize,
-}
+/// The zeroes written at a time.
+static ZEROES: [Page; BOUNCE_PAGES] = [const { Page([0; size_of::<Page>()]) }; BOUNCE_PAGES];
 
-/// The bytes of zeroes written at a time.
-const ZEROES_LEN: usize = 64 << 10;
-static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
+/// Requests are multiples of this, whatever the blocks of a disk are.
+const PROTOCOL_BLOCK: u64 = 512;
 
 /// The most bytes that are copied at once to or from a file in memory.
 const AT_ONCE: usize = 64 << 10;
 
 /// The most flushes in flight. A Linux guest has one for each queue.
 const FLUSHES_MAX: usize = 32;
-/// After this time a flush that finds as many in flight looks again.
+/// After this time a flush that finds as many in flight looks again, and what waits for something else.
 static NEXT_LOOK: Timespec = Timespec::new().nsec(1_000_000);
 
 impl FileBackend {
@@ -102,12 +104,12 @@ impl FileBackend {
             bail!("{} is neither a file nor a block device", named());
         }
         let mut file = OpenOptions::new().read(true).write(!read_only).open(path).with_context(named)?;
-        let direct = direct.then(|| Direct::open(path, read_only)).transpose().with_context(named)?;
+        let mut direct = direct.then(|| Direct::open(path, read_only)).transpose().with_context(named)?;
         if locking == Locking::Open {
             lock_image(&file, direct.as_ref(), lock_type(read_only)).with_context(named)?;
         }
         let size = file.seek(SeekFrom::End(0)).with_context(named)?;
-        let block_size = direct.as_ref().map_or(512, |direct| direct.offset_align.max(512));
+        let block_size = direct.as_ref().map_or(PROTOCOL_BLOCK, |direct| direct.offset_align.max(PROTOCOL_BLOCK));
         if size == 0 {
             bail!("{} is empty; allowed: a multiple of {block_size} bytes, not 0", named());
         }
@@ -129,6 +131,10 @@ impl FileBackend {
         let flushes = Mutex::new(flushes.with_context(named)?);
         let has_lost_writes = AtomicBool::new(false);
         let is_in_memory = is_in_memory(&file);
+        if let (true, Some(direct)) = (is_in_memory, &mut direct) {
+            (direct.offset_align, direct.memory_align) = (1, 1); // its pages are all there is, and it takes any request
+        }
+        let has_parts = direct.as_ref().is_some_and(|direct| direct.offset_align > PROTOCOL_BLOCK);
         let path = path.into();
         Ok(Self {
             path,
@@ -137,7 +143,7 @@ impl FileBackend {
             file,
             direct,
             is_in_memory,
-            changes: AtomicU32::new(0),
+            changes: Changes::new(is_in_memory || has_parts),
             size,
             block_size,
             flushes,
@@ -192,37 +198,37 @@ impl FileBackend {
         if self.is_in_memory && self.copy(operation, buffers) {
             return Step::Finished(Outcome::Ok);
         }
+        if let Some(direct) = &self.direct
+            && let Some(piece) = direct.misfit(operation, buffers)
+        {
+            return direct.begin(piece, operation, buffers, &self.changes);
+        }
         let iovecs = buffers.rest();
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX); // the front end allows far less
-        let plain = Fd(self.file.as_raw_fd());
+        let fd = Fd(self.direct.as_ref().map_or(&self.file, |direct| &direct.file).as_raw_fd());
         let entry = match *operation {
             Operation::Read { .. } | Operation::Write { .. } if buffers.is_empty() => {
                 return Step::Finished(Outcome::Ok);
             }
-            Operation::Read { offset, .. } => {
-                opcode::Readv::new(self.fd_for(offset, iovecs), iovecs.as_ptr(), count).offset(offset).build()
-            }
+            Operation::Read { offset, .. } => opcode::Readv::new(fd, iovecs.as_ptr(), count).offset(offset).build(),
             Operation::Write { offset, durable } => {
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
-                opcode::Writev::new(self.fd_for(offset, iovecs), iovecs.as_ptr(), count)
-                    .offset(offset)
-                    .rw_flags(flags)
-                    .build()
+                opcode::Writev::new(fd, iovecs.as_ptr(), count).offset(offset).rw_flags(flags).build()
             }
             Operation::Flush | Operation::Discard { len: 0, .. } | Operation::WriteZeroes { len: 0, .. } => {
                 return Step::Finished(Outcome::Ok);
             }
             Operation::WriteZeroes { offset, len, by_hand: true, .. } => {
-                let len = len.min(ZEROES_LEN as u64) as u32;
-                opcode::Write::new(plain, ZEROES.as_ptr(), len).offset(offset).build()
+                let len = self.whole_blocks(len.min(BOUNCE_LEN as u64) as i32) as u32;
+                opcode::Write::new(fd, ZEROES.as_ptr().cast(), len).offset(offset).build()
             }
             Operation::Discard { offset, len } | Operation::WriteZeroes { offset, len, unmap: true, .. } => {
-                fallocate(plain, libc::FALLOC_FL_PUNCH_HOLE, offset, len)
+                fallocate(fd, libc::FALLOC_FL_PUNCH_HOLE, offset, len)
             }
-            Operation::WriteZeroes { offset, len, .. } => fallocate(plain, libc::FALLOC_FL_ZERO_RANGE, offset, len),
+            Operation::WriteZeroes { offset, len, .. } => fallocate(fd, libc::FALLOC_FL_ZERO_RANGE, offset, len),
         };
-        if self.is_counted(operation) {
-            self.changes.fetch_add(1, Ordering::Relaxed);
+        if is_change(operation) && !self.changes.begin() {
+            return direct::wait(buffers);
         }
         Step::Submit(entry)
     }
@@ -237,7 +243,7 @@ impl FileBackend {
             // SAFETY: the buffers are memory of a guest, and mapped; the kernel checks that it is there.
             Operation::Read { offset, .. } => unsafe { libc::preadv2(fd, iovecs.as_ptr(), count, offset as i64, 0) },
             // SAFETY: as above.
-            Operation::Write { offset, .. } if self.changes.load(Ordering::Relaxed) == 0 => unsafe {
+            Operation::Write { offset, .. } if self.changes.is_none() => unsafe {
                 libc::pwritev2(fd, iovecs.as_ptr(), count, offset as i64, 0)
             },
             _ => return false,
@@ -257,9 +263,22 @@ impl FileBackend {
             }
             return step;
         }
-        if self.is_counted(operation) {
-            self.changes.fetch_sub(1, Ordering::Relaxed);
-        }
+        let result = match (std::mem::take(&mut buffers.detour), &self.direct) {
+            (Detour::Waiting, _) => return self.begin(operation, buffers),
+            (Detour::Filling(bounce), Some(direct)) => {
+                match direct.filled(bounce, (operation, buffers), result, &self.changes) {
+                    ControlFlow::Break(step) => return step,
+                    ControlFlow::Continue(result) => result,
+                }
+            }
+            (Detour::Storing(bounce), Some(direct)) => direct.stored(bounce, result, &self.changes),
+            _ => {
+                if is_change(operation) {
+                    self.changes.end();
+                }
+                self.whole_blocks(result)
+            }
+        };
         if result == -libc::EINTR || result == -libc::EAGAIN {
             return self.begin(operation, buffers);
         }
@@ -283,9 +302,9 @@ impl FileBackend {
         self.begin(operation, buffers)
     }
 
-    /// Whether an operation that is no flush is one of the `changes` while a worker performs it.
-    const fn is_counted(&self, operation: &Operation) -> bool {
-        self.is_in_memory && !matches!(operation, Operation::Read { .. })
+    /// What of a result the medium has done for good.
+    fn whole_blocks(&self, result: i32) -> i32 {
+        self.direct.as_ref().map_or(result, |direct| direct.whole_blocks(result))
     }
 
     fn begin_flush(&self, buffers: &mut Buffers) -> Step {
@@ -317,17 +336,6 @@ impl FileBackend {
     fn flushes(&self) -> MutexGuard<'_, Vec<File>> {
         self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// The file without the page cache if the request has the required alignment. A guest may send others.
-    fn fd_for(&self, offset: u64, iovecs: &[iovec]) -> Fd {
-        let aligned = |direct: &&Direct| {
-            let fits = |iovec: &iovec| (iovec.iov_base as usize | iovec.iov_len).is_multiple_of(direct.memory_align);
-            let len: usize = iovecs.iter().map(|iovec| iovec.iov_len).sum();
-            (offset | len as u64).is_multiple_of(direct.offset_align) && iovecs.iter().all(fits)
-        };
-        let file = self.direct.as_ref().filter(aligned).map_or(&self.file, |direct| &direct.file);
-        Fd(file.as_raw_fd())
-    }
 }
 
 /// Whether the next step of an operation is a flush: after its durable zeroes were written, or before it reads.
@@ -338,7 +346,12 @@ const fn is_flush(operation: &Operation) -> bool {
     )
 }
 
-fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> io_uring::squeue::Entry {
+/// Whether an operation that is no flush changes the disk.
+const fn is_change(operation: &Operation) -> bool {
+    !matches!(operation, Operation::Read { .. })
+}
+
+fn fallocate(fd: Fd, mode: i32, offset: u64, len: u64) -> squeue::Entry {
     opcode::Fallocate::new(fd, len).offset(offset).mode(mode | libc::FALLOC_FL_KEEP_SIZE).build()
 }
 
@@ -354,29 +367,6 @@ const fn lock_type(read_only: bool) -> libc::c_int {
 fn lock_image(file: &File, direct: Option<&Direct>, lock_type: libc::c_int) -> Result<()> {
     lock(file, lock_type, if direct.is_some() { (0, DIRECT_START) } else { ALL })?;
     direct.map_or(Ok(()), |direct| lock(&direct.file, lock_type, (DIRECT_START, 0)))
-}
-
-impl Direct {
-    fn open(path: &Path, read_only: bool) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(!read_only)
-            .custom_flags(libc::O_DIRECT)
-            .open(path)
-            .context("cannot be opened for direct I/O")?;
-        // SAFETY: all zeroes is a valid statx.
-        let mut statx: libc::statx = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open, the path is empty and ends with a zero byte, and statx is large enough.
-        let result = unsafe {
-            libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &raw mut statx)
-        };
-        let known = result == 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
-        match (known, statx.stx_dio_offset_align, statx.stx_dio_mem_align) {
-            (false, ..) => Ok(Self { file, offset_align: 4096, memory_align: 4096 }), // not reported before Linux 6.1
-            (true, 0, _) | (true, _, 0) => bail!("its file system has no direct I/O"),
-            (true, offset, memory) => Ok(Self { file, offset_align: u64::from(offset), memory_align: memory as usize }),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -189,14 +189,8 @@ impl MemoryBackend {
 
     fn copy(&self, offset: u64, buffers: &Buffers, copy: impl Fn(*mut u8, *mut u8, usize)) -> Option<u64> {
         let len = buffers.len().min(PIECE);
-        let mut disk = self.range(offset, len as u64)?;
-        let mut left = len;
-        for iovec in buffers.rest() {
-            let n = iovec.iov_len.min(left);
-            copy(disk, iovec.iov_base.cast(), n);
-            disk = disk.wrapping_add(n);
-            left -= n;
-        }
+        let disk = self.range(offset, len as u64)?;
+        buffers.parts(len, |guest, at, n| copy(disk.wrapping_add(at), guest, n));
         Some(len as u64)
     }
 
