@@ -1,5 +1,6 @@
 //! A medium that fails: each request ends once, what is answered well is done, and nobody else is disturbed.
 
+mod loop_device;
 mod medium;
 mod raw;
 mod refusal;
@@ -7,6 +8,7 @@ mod refusal;
 use coalesce_target::backend::{Backend, Buffers, FileBackend, ImageOptions, Operation, Outcome, Step};
 use io_uring::{IoUring, squeue};
 use libc::iovec;
+use loop_device::Loop;
 use medium::{Call, Event, Fault, Medium};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -17,7 +19,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 const DISK_LEN: usize = 128 << 10;
@@ -98,6 +99,7 @@ const READV: u8 = 1;
 const FSYNC: u8 = 3;
 const WRITEV: u8 = 2;
 const WRITE_ONE: u8 = 23;
+const TRANSFERS: [u8; 3] = [READV, WRITEV, WRITE_ONE];
 
 struct Kernel {
     uring: IoUring,
@@ -109,12 +111,15 @@ struct Kernel {
     has_failed: bool,
     /// Whether that was a flush.
     has_lost: bool,
+    /// Whether something was transferred through the page cache.
+    has_cached: bool,
 }
 
 impl Kernel {
     fn new(path: &Path) -> Self {
         let (file, medium) = (File::open(path).unwrap(), std::fs::read(path).unwrap());
-        Self { uring: IoUring::new(2).unwrap(), whims: Vec::new(), file, medium, has_failed: false, has_lost: false }
+        let uring = IoUring::new(2).unwrap();
+        Self { uring, whims: Vec::new(), file, medium, has_failed: false, has_lost: false, has_cached: false }
     }
 
     /// An operation from start to end.
@@ -136,12 +141,13 @@ impl Kernel {
     fn perform(&mut self, entry: &squeue::Entry) -> i32 {
         // SAFETY: an entry is what the kernel reads, and nothing else.
         let mut sqe: Sqe = unsafe { std::mem::transmute(entry.clone()) };
+        // SAFETY: it only asks; the descriptor is open.
+        let is_direct = unsafe { libc::fcntl(sqe.fd, libc::F_GETFL) } & libc::O_DIRECT != 0;
+        self.has_cached |= !is_direct && TRANSFERS.contains(&sqe.opcode);
         let mut part = Vec::new();
         match self.whims.pop().unwrap_or(Whim::None) {
             Whim::None => {}
             Whim::Part(bytes) => {
-                // SAFETY: it only asks; the descriptor is open.
-                let is_direct = unsafe { libc::fcntl(sqe.fd, libc::F_GETFL) } & libc::O_DIRECT != 0;
                 self.shorten(&mut sqe, if is_direct { bytes / BLOCK_MAX * BLOCK_MAX } else { bytes }, &mut part);
             }
             Whim::Refused(errno) => return self.fail(&sqe, errno),
@@ -154,7 +160,7 @@ impl Kernel {
     }
 
     fn fail(&mut self, sqe: &Sqe, errno: Errno) -> i32 {
-        let is_transfer = [READV, WRITEV, WRITE_ONE].contains(&sqe.opcode);
+        let is_transfer = TRANSFERS.contains(&sqe.opcode);
         let is_again = [Errno::EINTR, Errno::EAGAIN].contains(&errno);
         let is_unsupported = [Errno::EOPNOTSUPP, Errno::EINVAL].contains(&errno) && !is_transfer && sqe.opcode != FSYNC;
         self.has_failed |= !is_again && !is_unsupported;
@@ -308,6 +314,7 @@ proptest! {
             kernel.whims = whims;
             let is_ok = kernel.run(&backend, operation, in_pieces(data, &mut random)) == Outcome::Ok;
             prop_assert!(is_ok || kernel.has_failed || has_lost, "{operation:?} failed for nothing");
+            prop_assert!(!(direct && kernel.has_cached), "{operation:?} goes through the page cache");
             let is_flush = matches!(operation, Operation::Flush | Operation::WriteZeroes { durable: true, .. });
             prop_assert!(!(is_ok && is_flush && has_lost), "{operation:?} forgets that an earlier flush failed");
             has_lost |= kernel.has_lost;
@@ -677,24 +684,6 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
-    }
-}
-
-/// A loop device.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn new(file: &Path) -> Result<Self, String> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
-        let output = output.map_err(|error| format!("losetup: {error}"))?;
-        let said = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
-        if output.status.success() { Ok(Self(said(&output.stdout).into())) } else { Err(said(&output.stderr)) }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
 }
 

@@ -583,11 +583,11 @@ fn what_was_written_is_in_the_file() {
     let (queue, data) = (driver.queue(), pattern(11, 4096));
     let block = u64::from(u32::from_le_bytes(queue_config_block(&target).try_into().unwrap()));
     let first = block.max(4096) / 512;
-    assert_eq!(queue.run(Op::Write(first, &data)).status, OK); // at a page of memory: around the page cache
+    assert_eq!(queue.run(Op::Write(first, &data)).status, OK); // at a page of memory
     queue.write(queue.header(0), &header(T_OUT, 0, first + 8));
     queue.write(queue.data(0) + 3, &data[..4000]);
     let [header, (at, ..), status] = parts_of(queue, false, 0);
-    queue.run_chain(&chained(&[header, (at + 3, 3584, 0), status])); // at an odd address: through it
+    queue.run_chain(&chained(&[header, (at + 3, 3584, 0), status])); // at an odd address
     assert_eq!(queue.status(0), OK);
     assert_eq!(queue.run(Op::Flush).status, OK);
     let bytes = std::fs::read(&image).unwrap();
