@@ -43,6 +43,9 @@ fn read(text: &[u8], options: Options) -> Option<Counts> {
                 completions += 1;
             }
             (Moment::Complete { .. }, None) => completions += 1,
+            (Moment::Lost, slot) => {
+                assert_eq!(slot.and_then(|slot| in_flight[slot].take()), Some(step.queue), "it was in flight");
+            }
         }
     }
     let counts = trace.counts();

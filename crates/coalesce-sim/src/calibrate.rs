@@ -225,6 +225,7 @@ fn gaps_of_trace(trace: &mut Trace) -> Result<Gaps> {
                     gaps.gaps.saturating_record(step.at - last);
                 }
             }
+            Moment::Lost => *in_flight = in_flight.saturating_sub(1),
         }
     }
     if completions < 2 {

@@ -160,6 +160,16 @@ impl<T> Line<T> {
         self.call(now, What::Other, |delivery, ring, now| delivery.cancel(ring, now, mark))
     }
 
+    /// A command has completed, and nobody saw when. That is no abort, for which a policy delivers what it holds: it learns
+    /// from the next completion how many are in flight. One that tracks each command waits for this one until it is told.
+    pub fn lose(&mut self, now: u64, mark: Mark) -> Option<Interrupt> {
+        if mark.ticket.is_some() {
+            return self.cancel(now, mark);
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        None
+    }
+
     /// Resets the queue: no command is in flight any more. Delivers everything held.
     pub fn reset(&mut self, now: u64) -> Option<Interrupt> {
         self.in_flight = 0;

@@ -96,6 +96,13 @@ impl Replayed {
                 queue.take(at, interrupt, &mut self.latency);
                 queue.in_batch = queue.line.wants_batch_end();
             }
+            Moment::Lost => {
+                queue.advance(at.saturating_add(1), &mut self.latency);
+                let (mark, _) = step.slot.and_then(|slot| self.commands.get(slot)).copied().unwrap_or_default();
+                let interrupt = queue.line.lose(at, mark);
+                queue.take(at, interrupt, &mut self.latency);
+                queue.line.change_requests(at, -1);
+            }
         }
         queue.last = at;
     }
@@ -165,19 +172,27 @@ fn keep<T: Default + Clone>(commands: &mut Vec<T>, slot: Option<usize>, command:
 /// For how long commands were in flight, whatever the policy.
 #[derive(Debug, Default)]
 struct InFlight {
-    commands: Vec<u64>, // by slot: the time of submission
+    commands: Vec<Option<u64>>, // by slot: the time of submission
     time: u128,
+    missing: u128, // until it was clear that the trace does not have their completions
 }
 
 impl InFlight {
     fn step(&mut self, step: &Step) {
+        let mut ended = || {
+            let since = step.slot.and_then(|slot| self.commands.get_mut(slot)).and_then(Option::take);
+            since.map_or(0, |since| u128::from(step.at - since))
+        };
         match step.what {
-            Moment::Submit { .. } => keep(&mut self.commands, step.slot, step.at),
-            Moment::Complete { .. } => {
-                let since = step.slot.and_then(|slot| self.commands.get(slot));
-                self.time += since.map_or(0, |&since| u128::from(step.at - since));
-            }
+            Moment::Submit { .. } => keep(&mut self.commands, step.slot, Some(step.at)),
+            Moment::Complete { .. } => self.time += ended(),
+            Moment::Lost => self.missing += ended(),
         }
+    }
+
+    /// The end of the trace.
+    fn finish(&mut self, at: u64) {
+        self.missing += self.commands.iter().flatten().map(|since| u128::from(at - since)).sum::<u128>();
     }
 }
 
@@ -216,6 +231,7 @@ impl Yardstick {
                 load.complete(step.at, command.map(|(_, since)| step.at - since), is_urgent);
                 load.newest_urgent()
             }
+            Moment::Lost => None,
         }
     }
 
@@ -322,8 +338,11 @@ pub struct Optimum {
 pub struct Replay {
     /// Time from the first event to the last, in ns.
     pub span: u64,
-    /// The sum of the times from submission to completion of all commands whose submission was seen, in ns.
+    /// The sum of the times from submission to completion of all commands of which both were seen, in ns.
     pub in_flight_time: u128,
+    /// The sum of the times for which other commands seem to be in flight: from their submission until their numbers were
+    /// submitted again, or the trace ended, in ns.
+    pub missing_time: u128,
     /// One for each policy, in the order in which they were given.
     pub outcomes: Vec<Outcome>,
     /// The queue of the time lines: an index into the trace's.
@@ -333,6 +352,12 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// The part of all commands' time in flight that is of those whose completion the trace does not have.
+    #[must_use]
+    pub fn missing_share(&self) -> f64 {
+        self.missing_time as f64 / ((self.missing_time + self.in_flight_time) as f64).max(1.0)
+    }
+
     /// `held`, in ns, as a part of the time of all requests, from submission to interrupt, under `outcome`.
     #[must_use]
     pub fn share(&self, outcome: &Outcome, held: u128) -> f64 {
@@ -396,13 +421,15 @@ fn replay_all(
         }
         last = step.at;
     }
+    in_flight.finish(last);
     replayed.iter_mut().for_each(|replayed| replayed.finish(last));
     let (shown_queue, timelines) = window.finish(&replayed);
     let outcome = |(replayed, timeline): (Replayed, _)| replayed.outcome(timeline, yardstick.as_ref());
     let outcomes = replayed.into_iter().zip(timelines).map(outcome).collect::<Result<_, SpecError>>()?;
     let optimum = yardstick.as_ref().map(Yardstick::finish);
     let span = last - first.unwrap_or(last);
-    Ok(Replay { span, in_flight_time: in_flight.time, outcomes, shown_queue, optimum })
+    let InFlight { time: in_flight_time, missing: missing_time, .. } = in_flight;
+    Ok(Replay { span, in_flight_time, missing_time, outcomes, shown_queue, optimum })
 }
 
 /// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that

@@ -104,6 +104,12 @@ pub enum Moment {
         /// It failed.
         failed: bool,
     },
+    /// Its number is submitted again: it has completed, and nobody saw when.
+    Lost,
+}
+
+const fn is_submission(step: &Step) -> bool {
+    matches!(step.what, Moment::Submit { .. })
 }
 
 /// What was found while reading.
@@ -251,7 +257,6 @@ impl Trace {
             return Ok(Some(step));
         }
         let Some(first) = self.matched()? else { return Ok(None) };
-        let is_submission = |step: &Step| matches!(step.what, Moment::Submit { .. });
         // In our own lines, what is submitted at one instant came together. The clocks of other formats do not show that.
         if self.format() != Some(Format::Json) || !is_submission(&first) {
             return Ok(Some(first));
@@ -260,14 +265,17 @@ impl Trace {
         while self.together.len() < BATCH_MAX
             && let Some(step) = self.matched()?
         {
-            if !is_submission(&step) || (step.at, step.queue) != (first.at, first.queue) {
+            // A loss ends no batch: the submission after it may.
+            let is_with_it = is_submission(&step) && (step.at, step.queue) == (first.at, first.queue);
+            if !is_with_it && step.what != Moment::Lost {
                 self.ahead = Some(step);
                 break;
             }
             self.together.push_back(step);
         }
-        let len = self.together.len();
-        for (nth, step) in self.together.iter_mut().enumerate() {
+        let len = self.together.iter().filter(|step| is_submission(step)).count();
+        let submissions = self.together.iter_mut().filter(|step| is_submission(step));
+        for (nth, step) in submissions.enumerate() {
             if let Moment::Submit { batch_len, last_of_batch, .. } = &mut step.what {
                 (*batch_len, *last_of_batch) = (len, nth + 1 == len);
             }
@@ -282,14 +290,14 @@ impl Trace {
     pub fn arrival(&mut self) -> Result<Option<Step>> {
         self.takes_arrivals = true;
         while let Some(step) = self.matched()? {
-            if matches!(step.what, Moment::Submit { .. }) {
+            if is_submission(&step) {
                 return Ok(Some(step));
             }
         }
         Ok(None)
     }
 
-    /// The next submission, or completion with the submission that it belongs to.
+    /// The next submission, with the loss before it, or completion with the submission that it belongs to.
     fn matched(&mut self) -> Result<Option<Step>> {
         if let Some(step) = self.ahead.take() {
             return Ok(Some(step));
@@ -303,9 +311,7 @@ impl Trace {
             match raw.what {
                 RawWhat::Submit(queue, request) => {
                     let is_unique = self.parser.as_ref().is_some_and(|(_, parser)| parser.has_unique_keys());
-                    if is_unique && self.flight.end(key).is_some() {
-                        counts.resubmitted += 1;
-                    }
+                    let lost = if is_unique { self.flight.end(key) } else { None };
                     let Some(slot) = self.flight.begin(key, queue) else { continue };
                     counts.submissions += 1;
                     counts.in_flight_max = counts.in_flight_max.max(self.flight.len() as u64);
@@ -313,7 +319,11 @@ impl Trace {
                         bail!("more than {IN_FLIGHT_MAX} commands are in flight: the trace has lost their completions");
                     }
                     let what = Moment::Submit { request, batch_len: 1, last_of_batch: true };
-                    return Ok(Some(Step { at: raw.at, queue, slot: Some(slot), what }));
+                    let submitted = Step { at: raw.at, queue, slot: Some(slot), what };
+                    let Some((slot, queue)) = lost else { return Ok(Some(submitted)) };
+                    counts.resubmitted += 1;
+                    self.ahead = Some(submitted);
+                    return Ok(Some(Step { at: raw.at, queue, slot: Some(slot), what: Moment::Lost }));
                 }
                 RawWhat::Complete(queue, failed) => {
                     counts.completions += 1;

@@ -17,6 +17,7 @@ fn latencies(text: &str) -> Vec<(u64, String)> {
             Moment::Complete { .. } => {
                 found.push(((step.at - submitted[&step.slot]) / 1000, trace.queues()[step.queue].clone()));
             }
+            Moment::Lost => panic!("{step:?}"),
         }
     }
     found

@@ -100,7 +100,8 @@ pub struct Command {
 
 const EXAMPLES: &str = "\
 WHAT IS PRINTED
-  Whether auto, the default, is worth it; then a line for each policy:
+  Whether auto, the default, is worth it, or why the trace cannot tell; then a line for
+  each policy:
     interrupts   and for each I/O
     CPU          time over that of an interrupt for each I/O, with the stated cycles
     time us      mean that a request takes its requester, from its submission until the

@@ -11,6 +11,10 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// The part of the time in flight that may be that of commands whose completion is missing: as much as the CPU time that is
+/// called worth it.
+const MISSING_MAX: f64 = 0.05;
+
 /// What was read, in words.
 pub fn about(trace: &Trace, span_ns: u64) -> String {
     let Counts { lines, completions, in_flight_max, .. } = trace.counts();
@@ -49,6 +53,20 @@ pub fn notes(trace: &Trace) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Why nothing can be said of a policy's worth; `None`: it can.
+fn no_answer(trace: &Trace, replay: &Replay) -> Option<String> {
+    let (missing, Counts { resubmitted, in_flight_end, submissions, .. }) = (replay.missing_share(), trace.counts());
+    (missing > MISSING_MAX).then(|| {
+        format!(
+            "the completions of {} are missing, of {submissions} submitted, and {:.0} % of the time in flight is what these \
+             seem to take. A policy would see more in flight than there was. Record for longer, or so that no event is lost \
+             (blktrace -b, perf record -m)",
+            counted(resubmitted + in_flight_end, "command"),
+            100.0 * missing,
+        )
+    })
 }
 
 fn name_of(trace: &Trace) -> String {
@@ -109,7 +127,7 @@ pub fn report(trace: &Trace, replay: &Replay, name: &str, notes: &[String], cycl
             .into(),
         facts: facts(trace, name, replay.span, cycles),
         notes: notes.to_vec(),
-        summary: Some(Summary::of(&entries, cycles)),
+        summary: Some(Summary::of(&entries, cycles, no_answer(trace, replay))),
         sections: vec![Section { entries, ..Section::default() }],
     }
 }
@@ -194,6 +212,7 @@ pub fn to_json(trace: &Trace, replay: &Replay, report: &Report, cycles: Cycles) 
         "notes": report.notes,
         "span_ns": replay.span,
         "in_flight_time_ns": nanoseconds(replay.in_flight_time),
+        "missing_time_ns": nanoseconds(replay.missing_time),
         "cycles": cycles,
         "answer": report.summary.as_ref().map(|summary| &summary.answer),
         "optimum": optimum,

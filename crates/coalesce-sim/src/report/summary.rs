@@ -33,11 +33,11 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of what was replayed.
+    /// Of what was replayed. `no_answer`: why nothing can be said of what the default policy is worth.
     #[must_use]
-    pub fn of(entries: &[Entry], cycles: Cycles) -> Self {
+    pub fn of(entries: &[Entry], cycles: Cycles, no_answer: Option<String>) -> Self {
         Self {
-            answer: answer(entries, cycles),
+            answer: answer(entries, cycles, no_answer),
             about: format!("CPU, over that of an interrupt for each I/O: {}", cycles.about()),
             lines: entries.iter().map(|entry| line(entry, cycles)).collect(),
             learning: entries.iter().filter_map(learning).collect(),
@@ -90,9 +90,12 @@ fn learning(entry: &Entry) -> Option<[String; 5]> {
 }
 
 /// Whether the default policy is worth it.
-fn answer(entries: &[Entry], cycles: Cycles) -> String {
+fn answer(entries: &[Entry], cycles: Cycles, no_answer: Option<String>) -> String {
     let of = |policy| entries.iter().find(|entry| entry.policy == policy);
     let Some(auto) = of(AUTO) else { return String::new() };
+    if let Some(why) = no_answer {
+        return format!("No answer: {why}.");
+    }
     let saved = 100.0 * (1.0 - cycles.over_none(auto.interrupts_per_io));
     let trials = auto.held.map_or(0.0, |held| 100.0 * held.trials);
     let verdict = match saved {
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn the_answer_is_about_the_default_policy() {
         let none = entry("none", 1.0, 20_000, 0.0);
-        let of = |entries: &[Entry]| Summary::of(entries, Cycles { io: 1000, interrupt: 1000 }).answer;
+        let of = |entries: &[Entry]| Summary::of(entries, Cycles { io: 1000, interrupt: 1000 }, None).answer;
         assert_eq!(of(&[none.clone(), entry("vic", 0.5, 20_000, 0.01)]), "");
         let worth = of(&[none.clone(), entry("auto", 0.5, 22_000, 0.04)]);
         assert_eq!(
@@ -152,12 +155,14 @@ mod tests {
         assert!(of(&[entry("auto", 0.96, 22_000, 0.0), none]).starts_with("Little to gain"));
         assert!(of(&[entry("auto", 0.999, 22_000, 0.0)]).starts_with("Nothing to gain"));
         assert!(of(&[entry("auto", 0.5, 22_000, 0.21)]).starts_with("Too short a trace to tell"), "5.25 % in trials");
+        let unknown = Summary::of(&[entry("auto", 0.5, 9, 0.0)], Cycles::PAPER, Some("nobody knows".into()));
+        assert_eq!(unknown.answer, "No answer: nobody knows.");
     }
 
     #[test]
     fn what_was_learned_is_apart() {
         let entries = [entry("none", 1.0, 9, 0.0), entry("auto", 0.5, 9, 0.08)];
-        let summary = Summary::of(&entries, Cycles::PAPER);
+        let summary = Summary::of(&entries, Cycles::PAPER, None);
         assert_eq!(summary.learning, [["auto", "8.00", "6.00", "2.00", "0.00"]]);
         assert_eq!(summary.lines[1][9], "2.00", "500 of 250");
         assert!(summary.text().contains("\nlearning  held %  paid for  in trials  licensed\nauto        8.00"));
