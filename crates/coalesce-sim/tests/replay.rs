@@ -21,6 +21,15 @@ fn run(text: &str, policies: &[&str]) -> Replay {
     replay(&mut of_text(text, Options::default()), &contenders(policies), None).unwrap()
 }
 
+/// What `coalesce-sim replay` says of a file with this text.
+fn replayed(name: &str, text: &str) -> serde_json::Value {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_coalesce-sim"));
+    let output = command.args(["replay", "--json", "--policy=none", "--policy=auto"]).arg(path).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 const ALL: [&str; 8] = ["none", "nvme", "batch", "spdk_vhost", "dim", "vic", "cint", "auto"];
 
 /// The same commands in three formats that have all of it: every policy does the same.
@@ -116,6 +125,21 @@ fn coarse_times_are_known() {
         steps(&mut trace);
         assert_eq!(trace.resolution(), resolution, "{name}");
     }
+}
+
+/// What completes in one ms looks simultaneous, and one interrupt for all of it is worth nothing that could be had.
+#[test]
+fn times_in_ms_are_no_reason_for_an_answer() {
+    let answer = |name: &str, text: &str| {
+        let said = replayed(name, text);
+        assert!(said["notes"].to_string().contains("too coarse"), "{said}");
+        said["answer"].as_str().unwrap().to_owned()
+    };
+    let lines = |nth: u64| format!("{}, {}, 0, 4096, {}, 0\n", nth / 4, 500_000 + nth, nth * 4096);
+    let fio = answer("coarse_clat.log", &(0..2000).map(lines).collect::<String>());
+    assert!(fio.starts_with("No answer: times are in ms") && fio.contains("log_issue_time=1"), "{fio}");
+    let bpftrace = answer("coarse.biosnoop", &text("bpftrace.biosnoop"));
+    assert!(bpftrace.starts_with("No answer: times are in ms") && bpftrace.contains("perf script --ns"), "{bpftrace}");
 }
 
 /// What `coalesce-target --record` wrote. It was cut off.

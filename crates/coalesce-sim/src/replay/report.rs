@@ -11,6 +11,8 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Times of this many ns and more do not show what completes together.
+const COARSE: u64 = 1_000_000;
 /// The part of the time in flight that may be that of commands whose completion is missing: as much as the CPU time that is
 /// called worth it.
 const MISSING_MAX: f64 = 0.05;
@@ -47,7 +49,7 @@ pub fn notes(trace: &Trace) -> Vec<String> {
     ];
     let mut notes: Vec<_> =
         all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect();
-    if trace.resolution() >= 1_000_000 {
+    if trace.resolution() >= COARSE {
         notes.push(
             "times are in ms, too coarse for coalescing: completions within the same ms look simultaneous".into(),
         );
@@ -57,6 +59,16 @@ pub fn notes(trace: &Trace) -> Vec<String> {
 
 /// Why nothing can be said of a policy's worth; `None`: it can.
 fn no_answer(trace: &Trace, replay: &Replay) -> Option<String> {
+    if trace.resolution() >= COARSE {
+        let record = match trace.format() {
+            Some(Format::Fio) => "fio's clat log with log_issue_time=1 and log_offset=1 (fio 3.38 or newer)",
+            _ => "events of the NVMe driver or of the block layer (perf script --ns, blktrace)",
+        };
+        return Some(format!(
+            "times are in ms, so what completes within one looks simultaneous, and that an interrupt for all of it is enough is no \
+             saving that a policy could have had. Record {record}: these times are in ns"
+        ));
+    }
     let (missing, Counts { resubmitted, in_flight_end, submissions, .. }) = (replay.missing_share(), trace.counts());
     (missing > MISSING_MAX).then(|| {
         format!(
