@@ -175,6 +175,7 @@ struct InFlight {
     commands: Vec<Option<u64>>, // by slot: the time of submission
     time: u128,
     missing: u128, // until it was clear that the trace does not have their completions
+    long: u64,     // how many were longer than latencies are recorded
 }
 
 impl InFlight {
@@ -185,7 +186,11 @@ impl InFlight {
         };
         match step.what {
             Moment::Submit { .. } => keep(&mut self.commands, step.slot, Some(step.at)),
-            Moment::Complete { .. } => self.time += ended(),
+            Moment::Complete { .. } => {
+                let time = ended();
+                self.time += time;
+                self.long += u64::from(time > LATENCY_MAX.into());
+            }
             Moment::Lost => self.missing += ended(),
         }
     }
@@ -343,6 +348,8 @@ pub struct Replay {
     /// The sum of the times for which other commands seem to be in flight: from their submission until their numbers were
     /// submitted again, or the trace ended, in ns.
     pub missing_time: u128,
+    /// Commands that were in flight for longer than 100 s, which is what is recorded of their latency.
+    pub long: u64,
     /// One for each policy, in the order in which they were given.
     pub outcomes: Vec<Outcome>,
     /// The queue of the time lines: an index into the trace's.
@@ -428,8 +435,8 @@ fn replay_all(
     let outcomes = replayed.into_iter().zip(timelines).map(outcome).collect::<Result<_, SpecError>>()?;
     let optimum = yardstick.as_ref().map(Yardstick::finish);
     let span = last - first.unwrap_or(last);
-    let InFlight { time: in_flight_time, missing: missing_time, .. } = in_flight;
-    Ok(Replay { span, in_flight_time, missing_time, outcomes, shown_queue, optimum })
+    let InFlight { time: in_flight_time, missing: missing_time, long, .. } = in_flight;
+    Ok(Replay { span, in_flight_time, missing_time, long, outcomes, shown_queue, optimum })
 }
 
 /// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that

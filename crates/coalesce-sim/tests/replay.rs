@@ -142,6 +142,27 @@ fn times_in_ms_are_no_reason_for_an_answer() {
     assert!(bpftrace.starts_with("No answer: times are in ms") && bpftrace.contains("perf script --ns"), "{bpftrace}");
 }
 
+/// fio's clock begins with its job, and the time of a line is cut to ms.
+#[test]
+fn the_first_commands_of_a_log_in_ms_have_their_latency() {
+    let text: String = (0..2000).map(|nth| format!("{}, {}, 0, 4096, 0, 0\n", nth / 40, 500_000 + nth)).collect();
+    let replay = run(&text, &["none"]);
+    assert_eq!(replay.in_flight_time, 2000 * 500_000 + 1999 * 1000);
+}
+
+#[test]
+fn what_is_cut_or_requeued_is_said() {
+    let line = |time: u64, event: &str| format!("{{\"time_ns\":{time},\"event\":\"{event}\",\"id\":1}}\n");
+    let notes = |name: &str, text: &str| replayed(name, text)["notes"].to_string();
+    let [short, long] = [100_000_000_000, 100_000_000_001].map(|ns| line(0, "submit") + &line(ns, "complete"));
+    assert_eq!(notes("short.jsonl", &short), "[]");
+    let expected = "commands in flight for more than 100 s, which count as 100 s in latencies: 1";
+    assert_eq!(notes("long.jsonl", &long), format!("[\"{expected}\"]"));
+    let requeued = ["0.1 1 D R 8 + 8 [x]", "0.2 1 R R 8 + 8 [0]", "0.3 1 D R 8 + 8 [x]", "0.4 1 C R 8 + 8 [0]"];
+    let requeued: String = requeued.iter().map(|line| format!("8,0 0 1 {line}\n")).collect();
+    assert_eq!(notes("requeued.blkparse", &requeued), "[\"commands requeued, in flight until they complete: 1\"]");
+}
+
 /// What `coalesce-target --record` wrote. It was cut off.
 #[test]
 fn a_record_of_the_target_is_read() {

@@ -2,7 +2,7 @@
 
 use super::optimum::{Budget, Wanted};
 use super::replay_beside_optimum;
-use super::report::{notes, report, table, to_json};
+use super::report::{about_latencies, notes, report, table, to_json};
 use crate::contender::{Contender, own};
 use crate::cycles::Cycles;
 use crate::report::page::picture;
@@ -171,6 +171,7 @@ impl Command {
             bail!("trace {name}: no completion in {}", counted(trace.counts().lines, "line"));
         }
         let mut notes = notes(&trace);
+        notes.extend(about_latencies(&replay));
         notes.extend(about_them);
         if replay.optimum.is_none() {
             notes.push(format!(

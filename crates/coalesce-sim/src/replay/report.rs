@@ -1,6 +1,6 @@
 //! What a replay gave: as tables, as JSON, as a report.
 
-use super::{Optimum, Outcome, Replay};
+use super::{LATENCY_MAX, Optimum, Outcome, Replay};
 use crate::cycles::Cycles;
 use crate::report::summary::Summary;
 use crate::report::text::{aligned, mean_us, us};
@@ -40,6 +40,7 @@ pub fn notes(trace: &Trace) -> Vec<String> {
         (counts.unmatched, "completions without a submission, which came before the trace or was lost by it"),
         (counts.lost, "events that the recorder says it lost"),
         (counts.queued, "commands submitted when they were queued, as their device (dm, md) has no requests"),
+        (counts.requeued, "commands requeued, in flight until they complete"),
         (counts.resubmitted, "commands submitted again while in flight, whose completions are missing"),
         (counts.in_flight_end, "commands still in flight at the end"),
         (counts.out_of_order, "lines out of order, sorted by time"),
@@ -55,6 +56,17 @@ pub fn notes(trace: &Trace) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Latencies that are longer than what is recorded of them.
+pub fn about_latencies(replay: &Replay) -> Option<String> {
+    (replay.long > 0).then(|| {
+        let seconds = LATENCY_MAX / 1_000_000_000;
+        format!(
+            "commands in flight for more than {seconds} s, which count as {seconds} s in latencies: {}",
+            replay.long
+        )
+    })
 }
 
 /// Why nothing can be said of a policy's worth; `None`: it can.

@@ -9,6 +9,7 @@
 //! that of the completion. A command's name may have spaces: columns before it are counted from the left, others from the
 //! right. It may be empty, and bcc prints no space after BYTES: what is wider than its column runs into the next.
 
+use super::sink::BEGIN;
 use super::text::{SECOND, ns};
 use super::{Op, Request, Sink};
 
@@ -70,10 +71,6 @@ impl TimeOfDay {
         Some(self.days.saturating_mul(DAY).saturating_add(now))
     }
 }
-
-/// When a clock begins that counts from the first completion, or from the start of the tool: what was submitted before that
-/// has a time, too.
-const BEGIN: u64 = 3600 * 1_000_000_000;
 
 /// A column, from the left or from the right.
 #[derive(Clone, Copy, Debug)]

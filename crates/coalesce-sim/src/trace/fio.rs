@@ -8,6 +8,7 @@
 //! The slat log has the same fields. Its lines are written when the command is submitted, so that issue time plus value, which is
 //! no completion, can be later than the ms in which the line was written. In a clat log it cannot.
 
+use super::sink::BEGIN;
 use super::text::number;
 use super::{Op, Request, Sink};
 
@@ -89,7 +90,7 @@ pub fn line(line: &str, sink: &mut Sink) -> Result<u64, String> {
             }
             at
         }
-        None => time.checked_mul(MS).ok_or("time is too large")?,
+        None => time.checked_mul(MS).and_then(|at| at.checked_add(BEGIN)).ok_or("time is too large")?,
     };
     let queue = sink.queue("fio");
     sink.command(at, latency, queue, Request { op, ioprio: priority, ..Request::default() });

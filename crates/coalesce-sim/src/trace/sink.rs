@@ -4,6 +4,10 @@ use super::{Counts, Request};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
 
+/// When a clock begins that counts from the first completion, or from the start of the tool: what was submitted before that
+/// has a time, too.
+pub const BEGIN: u64 = 3600 * 1_000_000_000;
+
 /// What a line says; in order of time, then of lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
