@@ -473,4 +473,30 @@ fn a_contract_is_tried_under_the_loads_that_are_named() {
     assert!(error(&["--loads", "nobody"]).contains("no load has \"nobody\" in its kind or name"));
     assert!(error(&["--duration", "1us"]).contains("1us is too short; allowed: 1ms or more"));
     assert!(stderr(&["contract", "--seeds", "10001"], "").contains("10001 is not in 0..=10000"));
+    assert!(error(&["--limit", "0.9"]).contains("it is no ratio; allowed: 1 to 1000"));
+}
+
+/// Who waits beside a flood may need more than others, and has a limit of its own.
+#[test]
+fn a_contract_fails_if_a_load_takes_more_than_its_limit() {
+    let load = |name| ["contract", "--seeds", "0", "--duration", "200ms", "--loads", name, "--policy", "nvme"];
+    let over = stderr(&load("p3700/light50"), "");
+    assert!(over.contains("1 of 1 take their requesters more than --limit allows"), "{over}");
+    assert!(over.contains("the worst, nvme under p3700/light50, ") && over.contains(" x instead of 1.15\n"), "{over}");
+    stdout(&[&load("p3700/light50")[..], &["--limit", "9"]].concat(), "");
+
+    let mixed = ["contract", "--seeds", "0", "--duration", "500ms", "--loads", "memory/guest-mixed"];
+    let pairs: Value = serde_json::from_str(&stdout(&[&mixed[..], &["--json"]].concat(), "")).unwrap();
+    let worst = pairs[0]["time"].as_f64().unwrap();
+    assert!((1.5..3.0).contains(&worst), "{worst}: an exception with a limit of 3");
+    let over = stderr(&[&mixed[..], &["--policy", "nvme:thr=200,time=2ms"]].concat(), "");
+    assert!(over.contains("2 of 2 take") && over.contains(" x instead of 3\n"), "{over}");
+
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/score.md")).unwrap();
+    let help = stdout(&["contract", "--help"], "");
+    for (load, limit) in coalesce_sim::contract::EXCEPTIONS {
+        let of = |line: &str| line.split_whitespace().eq([load, &limit.to_string()]);
+        assert!(help.lines().any(of), "{load} {limit}: {help}");
+        assert!(page.contains(&format!("| `{load}` | {limit} |")), "{load} {limit}");
+    }
 }
