@@ -165,4 +165,6 @@ write measurements/summaries.md "$work/compare.md" measurements/compare
 write measurements/tables.md "$work/results-tables.md" measurements/runs
 write measurements/tables.md "$work/compare-tables.md" measurements/compare
 write README.md "$work/table" measurements/runs
+loads=$(awk '/rules broken$/ { inside = 1; next } !NF { inside = 0 } inside { loads += $(NF - 6) } END { print loads }' measurements/contract.txt)
+grep -qF "contract under $loads loads" measurements/README.md || { echo "results.sh: contract.txt has $loads loads, README.md others" >&2; exit 1; }
 if grep '^SAME ' "$work/opposite" >&2; then echo "results.sh: runs of the same regime contradict each other" >&2; exit 1; fi
