@@ -47,6 +47,18 @@ pub fn panel<'a>(title: &str, saved: &str, of: &str, marks: &[Mark<'a>]) -> Opti
     Some(points(&head, scales, &y_axis, &marks.iter().map(point).collect::<Vec<_>>()))
 }
 
+/// What a place of the demonstration is called, by its name.
+#[must_use]
+pub fn heading(place: &str) -> &'static str {
+    match place {
+        "native" => "Native client",
+        "guest" => "Linux guest, virtio-blk",
+        "counted" => "Linux guest, virtio-blk, its instructions counted",
+        "nvme" => "Linux guest, NVMe",
+        _ => "Bare-metal guest, NVMe",
+    }
+}
+
 /// A panel as a file of its own.
 #[must_use]
 pub fn file(panel: &str) -> String {

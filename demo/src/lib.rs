@@ -6,4 +6,5 @@ pub mod figure;
 pub mod json;
 pub mod machine;
 pub mod paired;
+pub mod redraw;
 pub mod table;

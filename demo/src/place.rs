@@ -34,14 +34,8 @@ impl Place {
     }
 
     /// Its heading.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Native => "Native client",
-            Self::Guest => "Linux guest, virtio-blk",
-            Self::Counted => "Linux guest, virtio-blk, its instructions counted",
-            Self::Nvme => "Linux guest, NVMe",
-            Self::Bare => "Bare-metal guest, NVMe",
-        }
+    pub fn title(self) -> &'static str {
+        coalesce_demo::figure::heading(self.name())
     }
 
     /// How many times longer than others its jobs are measured: counts need fewer turns, and a guest's turns are longer.

@@ -205,6 +205,15 @@ fn with_blocks_enough_interrupts_are_compared_and_shown() {
         let picture = fs::read_to_string(plots.join(format!("native-depth8-{number}.svg"))).unwrap();
         assert!(picture.starts_with("<svg xmlns") && picture.contains("nvme"), "{picture}");
     }
+    // The JSON has all of it.
+    let again = place.file("again");
+    let mut draw = Command::new(env!("CARGO_BIN_EXE_coalesce-figures"));
+    assert!(draw.arg(place.file("report.json")).arg(&again).status().unwrap().success());
+    let pictures: Vec<_> = fs::read_dir(&again).unwrap().map(|picture| picture.unwrap().file_name()).collect();
+    assert_eq!(pictures.len(), 2, "{pictures:?}");
+    for picture in pictures {
+        assert!(fs::read(again.join(&picture)).unwrap() == fs::read(plots.join(&picture)).unwrap(), "{picture:?}");
+    }
     place.assert_clean();
 }
 

@@ -10,11 +10,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use coalesce_charts::series::{Series, styles};
-use coalesce_demo::figure::{Mark, file, panel};
 use coalesce_demo::json::{of_baseline, of_others};
 use coalesce_demo::machine::Machine;
 use coalesce_demo::paired::{Block, Comparison, CpuTime, ERROR, Interval, Plan, compare, cpu_time, measure};
+use coalesce_demo::redraw::of_servers;
 use coalesce_demo::table::Table;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -99,10 +98,6 @@ type Numbers = [f64; 6];
 
 const HEADS: [&str; 6] = ["IOPS", "p50 µs", "p99 µs", "client CPU µs/IO", "server CPU µs/IO", "interrupts/IO"];
 
-/// What the pictures have on their y axis, by its index in [`HEADS`], and the names of their files.
-const SAVED: [(usize, &str); 2] = [(5, "interrupts"), (3, "cpu")];
-const P50: usize = 1;
-
 /// Looks after 14 blocks: the fewest whose interval leaves out more than the two outermost ones.
 const LOOKS: [usize; 2] = [14, 100_000];
 /// It is enough when IOPS are known so well.
@@ -123,10 +118,11 @@ fn main() -> Result<()> {
             let shape = format!("depth {depth}, {queues} queue{}", if queues == 1 { "" } else { "s" });
             let table = table(&options, &blocks).text(stdout().is_terminal());
             writeln!(stdout(), "\n{shape}{loop_kind}; {count} blocks\n{}", table.trim_end())?;
-            rows.push(row_as_json(&options, depth, queues, &blocks));
+            let row = row_as_json(&options, depth, queues, &blocks);
             if let Some(dir) = &options.plots {
-                write_pictures(&options, &shape, &dir.join(format!("depth{depth}-queues{queues}")), &blocks)?;
+                write_pictures(&options, dir, &row)?;
             }
+            rows.push(row);
         }
     }
     if let Some(path) = &options.json {
@@ -228,47 +224,18 @@ fn table(options: &Options, blocks: &[Block<Numbers>]) -> Table {
     table
 }
 
-/// What a picture calls a server: `auto 5%` instead of `SPDK, our auto 5%`.
-fn label(server: &str) -> &str {
-    server.rsplit_once("our ").map_or(server, |(_, policy)| policy)
-}
-
-/// The policy of such a server, without its budget; the name of another. Servers of one policy look alike.
-fn kind(server: &str) -> &str {
-    let label = label(server);
-    if label == server { server } else { label.split(' ').next().unwrap_or(label) }
-}
-
-/// The pictures of one depth and number of queues, as `path` with what they show.
-fn write_pictures(options: &Options, title: &str, path: &Path, blocks: &[Block<Numbers>]) -> Result<()> {
-    for (saved, name) in SAVED {
-        let path = format!("{}-{name}.svg", path.display());
-        match picture(options, title, saved, blocks)? {
-            Some(picture) => fs::write(&path, picture).context(path)?,
-            None => eprintln!("coalesce-compare: {} blocks are too few for {path}: more --seconds", blocks.len()),
+/// The pictures of one depth and number of queues.
+fn write_pictures(options: &Options, dir: &Path, row: &Value) -> Result<()> {
+    let servers: Vec<_> = options.servers.iter().map(|server| server.name.as_str()).collect();
+    for (name, picture) in of_servers(&servers, row)? {
+        let path = dir.join(name);
+        let (shown, blocks) = (path.display(), &row["blocks"]);
+        match picture {
+            Some(picture) => fs::write(&path, picture).with_context(|| shown.to_string())?,
+            None => eprintln!("coalesce-compare: {blocks} blocks are too few for {shown}: more --seconds"),
         }
     }
     Ok(())
-}
-
-fn picture(options: &Options, title: &str, saved: usize, blocks: &[Block<Numbers>]) -> Result<Option<String>> {
-    let servers = &options.servers[1..];
-    let mut kinds: Vec<_> = servers.iter().map(|server| kind(&server.name)).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let styles = styles(&kinds).context("too many servers for a picture")?;
-    let [latency, other] = [P50, saved].map(|which| compared(blocks, which, error_each(options)));
-    let marks = servers.iter().enumerate().filter_map(|(nth, server)| {
-        let style = kinds.iter().position(|name| *name == kind(&server.name))?;
-        Some(Mark {
-            series: Series { label: label(&server.name), style: styles[style].1 },
-            latency: latency.ratios[nth]?,
-            saved: other.ratios[nth]?,
-            is_sure: latency.verdicts[nth].differs() || other.verdicts[nth].differs(),
-        })
-    });
-    let panel = panel(title, HEADS[saved], "read", &marks.collect::<Vec<_>>());
-    Ok(panel.as_deref().map(file))
 }
 
 fn row_as_json(options: &Options, depth: u16, queues: u16, blocks: &[Block<Numbers>]) -> Value {
@@ -295,20 +262,18 @@ mod tests {
     use coalesce_demo::paired::Turn;
 
     #[test]
-    fn servers_of_one_policy_look_alike() {
-        let kinds =
-            ["SPDK", "SPDK, 50 µs", "SPDK, our auto 5%", "SPDK, our auto", "SPDK, our vic", "ours, none"].map(kind);
-        assert_eq!(kinds, ["SPDK", "SPDK, 50 µs", "auto", "auto", "vic", "ours, none"]);
-    }
-
-    #[test]
     fn a_picture_has_the_servers_whose_interval_is_known() {
         let options =
             Options::parse_from(["coalesce-compare", "plain=/a,1", "SPDK, our auto=/b,1", "SPDK, our auto 20%=/c,1"]);
         let turn = |interrupts: f64| Turn { value: [1e5, 20.0, 40.0, 1.0, 1.0, interrupts], lost: 0.0, repeats: 0 };
         let block = || [1.0, 1.0, 0.5, 0.25].map(turn).into();
-        let picture =
-            |blocks: usize| picture(&options, "depth 8", 5, &(0..blocks).map(|_| block()).collect::<Vec<_>>()).unwrap();
+        let picture = |blocks: usize| {
+            let row = row_as_json(&options, 8, 1, &(0..blocks).map(|_| block()).collect::<Vec<_>>());
+            let servers: Vec<_> = options.servers.iter().map(|server| server.name.as_str()).collect();
+            let (name, picture) = of_servers(&servers, &row).unwrap().swap_remove(0);
+            assert_eq!(name, "depth8-queues1-interrupts.svg");
+            picture
+        };
         let svg = picture(14).unwrap();
         assert!(
             svg.starts_with("<svg")
