@@ -47,7 +47,7 @@ use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vm_memory::{GuestAddress, GuestMemory as _, GuestMemoryBackend as _, GuestMemoryRegion as _, Permissions};
 use vmm_sys_util::eventfd::EventFd;
-use vring::{Broken, Setup, Vring};
+use vring::{Broken, Position, Setup, Vring};
 
 /// The largest queue size, in entries.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
@@ -325,18 +325,19 @@ impl Connection {
         Ok(())
     }
 
-    fn stop(&mut self, index: u32) -> Result<u16> {
+    fn stop(&mut self, index: u32) -> Result<Position> {
         let (ring, queue) = self.ring(index)?;
+        let mut position = Position { next_avail: ring.next_avail, is_broken: false };
         if matches!(std::mem::take(&mut ring.phase), Phase::Running)
-            && let Some(Some(next_avail)) = queue.ask(Control::Stop)
+            && let Some(Some(stopped)) = queue.ask(Control::Stop)
         {
-            ring.next_avail = next_avail;
+            position = stopped;
+            ring.next_avail = position.next_avail;
         }
-        let next_avail = ring.next_avail;
         if !self.is_running() {
             self.disk.backend.release(); // everything in flight has completed
         }
-        Ok(next_avail)
+        Ok(position)
     }
 
     /// Whether a queue serves a ring.
@@ -433,11 +434,15 @@ impl VhostUserBackendReqHandlerMut for Connection {
         Ok(())
     }
 
+    /// Everything that the guest's driver, or the front end for it, sets up anew. Guest memory and the log of dirty pages are not
+    /// the device's.
     fn reset_device(&mut self) -> Answer<()> {
         self.stop_all();
-        for ring in &mut self.rings {
-            *ring = RingState::default();
+        if let Some(inflight) = self.inflight.take() {
+            (0..self.rings.len()).for_each(|index| inflight.forget(index));
         }
+        self.rings.fill_with(RingState::default);
+        self.features = 0;
         self.disk.write_back.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -526,7 +531,11 @@ impl VhostUserBackendReqHandlerMut for Connection {
 
     fn get_vring_base(&mut self, index: u32) -> Answer<VhostUserVringState> {
         answer("GET_VRING_BASE", || {
-            let next_avail = self.stop(index)?;
+            let Position { next_avail, is_broken } = self.stop(index)?;
+            // A front end that stops a ring itself expects no request of it again.
+            if let Some(inflight) = self.inflight.as_ref().filter(|_| is_broken) {
+                inflight.forget(index as usize);
+            }
             Ok(VhostUserVringState::new(index, u32::from(next_avail)))
         })
     }

@@ -1159,10 +1159,106 @@ fn a_reset_device_starts_from_nothing() {
         driver.wire.tell(message, &[], &[]).unwrap();
         assert_eq!(driver.queue().count_interrupts(), 1, "what was held is delivered");
         driver.queue().reset();
+        driver.negotiate_again();
         target.set_policy("m", "none");
         driver.start_queue(0);
         assert_eq!(driver.queue().run(Op::Flush).status, OK);
     }
+}
+
+#[test]
+fn after_a_reset_device_no_feature_is_in_force_until_it_is_negotiated_again() {
+    let target = both("cint");
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 64).event_idx(false));
+    let durable = || target.stats("m", 0)["hints"]["fua"].as_u64().unwrap_or(0);
+    for (negotiates, expected) in [(true, 0), (false, 1), (true, 1)] {
+        driver.wire.tell(RESET_DEVICE, &[], &[]).unwrap();
+        driver.queue().reset();
+        if negotiates {
+            driver.negotiate_again();
+        }
+        driver.start_queue(0);
+        assert_eq!(driver.queue().run(Op::Write(0, &[1; 512])).status, OK);
+        assert_eq!(durable(), expected, "a guest that cannot flush has no cache");
+    }
+}
+
+/// A write that is in flight when its ring breaks: it ends, and nobody is told. The ring is stopped then.
+fn broken_in_flight(target: &Target, stop: impl FnOnce(&Driver)) -> Driver {
+    let mut driver = Driver::start_with_inflight(&target.path("m"), &Setup::new(1, 64));
+    let queue = driver.queue();
+    let head = queue.prepare(1, &Op::Write(8, &[1; 512]));
+    queue.offer(head);
+    queue.publish();
+    wait_until("it is in flight", || target.count("m", 0, "in_flight") == 1);
+    queue.set_avail_idx(1000);
+    queue.kick();
+    wait_until("the ring is broken", || target.count("m", 0, "device/broken_rings") == 1);
+    stop(&driver);
+    driver
+}
+
+fn slow() -> Target {
+    Target::start(&[Disk::memory("m", "1M").policy("none").line("latency = \"300ms\"")])
+}
+
+/// The guest resets its device, and has forgotten what was in flight.
+#[test]
+fn what_a_broken_ring_had_in_flight_is_not_repeated_in_a_fresh_ring() {
+    for stop in [
+        |driver: &Driver| driver.wire.tell(RESET_DEVICE, &[], &[]).unwrap(),
+        |driver: &Driver| {
+            driver.wire.tell(RESET_DEVICE, &[], &[]).unwrap();
+            driver.set_inflight();
+        },
+        |driver: &Driver| assert_eq!(driver.stop_queue(0), 1),
+    ] {
+        let target = slow();
+        let mut driver = broken_in_flight(&target, stop);
+        driver.queue().reset();
+        driver.negotiate_again();
+        driver.start_queue(0);
+        assert_eq!(driver.queue().run(Op::Read(0, 512)).status, OK);
+        assert_eq!(driver.queue().used_idx(), 1, "nothing else is answered");
+        assert_eq!(target.count("m", 0, "device/taken_over"), 0);
+        assert_eq!(target.count("m", 0, "device/broken_rings"), 1);
+    }
+}
+
+/// Without a record nothing would be repeated, either.
+#[test]
+fn what_a_broken_ring_had_in_flight_is_not_repeated_where_the_ring_goes_on() {
+    let target = slow();
+    let mut driver = broken_in_flight(&target, |_| ());
+    let base = driver.stop_queue(0);
+    assert_eq!(base, 1);
+    driver.queue().set_avail_idx(base);
+    driver.set_up_queue(0);
+    driver.wire.tell(SET_VRING_BASE, &u32s(&[0, base.into()]), &[]).unwrap();
+    driver.set_kick(0);
+    driver.enable(0, true);
+    assert_eq!(driver.queue().run(Op::Read(0, 512)).status, OK);
+    assert_eq!(driver.queue().used_idx(), 1, "nothing else is answered");
+    assert_eq!(target.count("m", 0, "device/taken_over"), 0);
+}
+
+/// The front end was not told that they ended. Until they are taken over it may stop the ring again.
+#[test]
+fn what_a_broken_ring_had_in_flight_when_the_target_was_killed_is_taken_over() {
+    let mut target = Target::start(&[Disk::memory("m", "1M").policy("none").line("latency = \"300ms\"")]);
+    let mut driver = broken_in_flight(&target, |_| ());
+    target.kill();
+    let target = target.restart();
+    driver.queue().set_avail_idx(1);
+    driver.reconnect_without_start(&target.path("m"));
+    driver.stop_queue(0);
+    driver.set_up_queue(0);
+    driver.set_kick(0);
+    driver.stop_queue(0);
+    driver.start_queue(0);
+    assert_eq!(driver.queue().wait(1).len(), 1);
+    assert_eq!(driver.queue().status(1), OK);
+    assert_eq!(target.count("m", 0, "device/taken_over"), 1);
 }
 
 #[test]

@@ -339,7 +339,7 @@ impl Run<'_> {
             }
             Step::Restart => {
                 self.check_record();
-                let next_avail = self.vring.take().map_or(self.avail_idx, |vring| vring.position());
+                let next_avail = self.vring.take().map_or(self.avail_idx, |vring| vring.position().next_avail);
                 self.start(next_avail);
             }
             Step::PokeRecord(at, value) => {

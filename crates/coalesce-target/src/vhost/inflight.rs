@@ -37,6 +37,23 @@ pub struct InflightRegion {
     pub entries: u16,
 }
 
+impl InflightRegion {
+    /// Where the part of a queue begins.
+    fn offset(&self, index: usize) -> Option<usize> {
+        let len = region_len(self.entries);
+        index.checked_mul(len).filter(|offset| offset.checked_add(len).is_some_and(|end| end <= self.region.size()))
+    }
+
+    /// Forgets the requests of a queue that nobody serves, if there are any: its next start finds a new record.
+    pub fn forget(&self, index: usize) {
+        let Some(offset) = self.offset(index) else { return };
+        let this = Inflight { region: self.region.clone(), offset, size: self.entries, counter: 0, is_new: false };
+        if this.taken().next().is_some() {
+            this.store::<AtomicU16>(VERSION_AT, 0);
+        }
+    }
+}
+
 /// One queue's part of the record.
 #[derive(Debug)]
 pub struct Inflight {
@@ -44,6 +61,7 @@ pub struct Inflight {
     offset: usize,
     size: u16,
     counter: u64,
+    is_new: bool,
 }
 
 impl Inflight {
@@ -51,13 +69,13 @@ impl Inflight {
     /// too small, or `size` is not a power of two.
     #[must_use]
     pub fn new(all: InflightRegion, index: usize, size: u16, used_idx: u16) -> Option<Self> {
-        let InflightRegion { region, entries } = all;
-        let offset = index.checked_mul(region_len(entries))?;
-        if !size.is_power_of_two() || size > entries || offset.checked_add(region_len(entries))? > region.size() {
+        let offset = all.offset(index)?;
+        if !size.is_power_of_two() || size > all.entries {
             return None;
         }
-        let this = Self { region, offset, size, counter: 0 };
-        if this.load::<AtomicU16>(VERSION_AT) == VERSION && this.load::<AtomicU16>(SIZE_AT) == size {
+        let this = Self { region: all.region, offset, size, counter: 0, is_new: false };
+        let is_new = this.load::<AtomicU16>(VERSION_AT) != VERSION || this.load::<AtomicU16>(SIZE_AT) != size;
+        if !is_new {
             if this.load::<AtomicU16>(USED_IDX_AT) != used_idx {
                 // The process before this one ended after it completed this request, and before it recorded that.
                 let head = this.load::<AtomicU16>(LAST_BATCH_HEAD_AT);
@@ -72,7 +90,13 @@ impl Inflight {
         }
         this.store::<AtomicU16>(USED_IDX_AT, used_idx);
         let newest = this.taken().map(|(counter, _)| counter).max();
-        Some(Self { counter: newest.map_or(0, |newest| newest.wrapping_add(1)), ..this })
+        Some(Self { counter: newest.map_or(0, |newest| newest.wrapping_add(1)), is_new, ..this })
+    }
+
+    /// Whether it says nothing about the ring, because no process has served that with it.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The heads of the requests that were fetched and not completed, oldest first.

@@ -53,6 +53,7 @@ pub struct Vring {
     replay: Vec<u16>, // heads that an earlier process fetched and did not complete, the oldest last
     has_used: bool,   // a completion was posted, by this process or by an earlier one
     kicks_of_nothing: u8,
+    is_broken: bool,
     parser: Parser,
     can_flush: bool,
 }
@@ -86,6 +87,15 @@ pub struct Token {
     _memory: Arc<GuestMemory>,              // keeps the buffers mapped
 }
 
+/// Where a ring was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The index at which the device would continue in the available ring.
+    pub next_avail: u16,
+    /// Whether it was broken: what it had in flight has ended without an answer.
+    pub is_broken: bool,
+}
+
 /// The configuration of a ring.
 #[derive(Debug)]
 pub struct Setup {
@@ -93,7 +103,7 @@ pub struct Setup {
     pub size: u16,
     /// Guest addresses of the descriptor table, the available and the used ring.
     pub addresses: [u64; 3],
-    /// The index at which the device continues in the available ring. An in-flight record has precedence.
+    /// The index at which the device continues in the available ring. An in-flight record that knows the ring has precedence.
     pub next_avail: u16,
     /// Whether EVENT_IDX was negotiated.
     pub event_idx: bool,
@@ -131,7 +141,9 @@ impl Vring {
         if let Some(inflight) = &inflight {
             replay = inflight.unanswered();
             // The record has precedence, because a front end that lost its connection sends an outdated base.
-            queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
+            if !inflight.is_new() {
+                queue.set_next_avail(used_idx.wrapping_add(replay.len() as u16));
+            }
             replay.reverse();
         }
         let parser = Parser::default();
@@ -148,6 +160,7 @@ impl Vring {
             replay,
             has_used,
             kicks_of_nothing: 0,
+            is_broken: false,
             parser,
             can_flush,
         })
@@ -349,7 +362,7 @@ fn has_wrapped(queue: &Queue, memory: &GuestMemory) -> Result<bool, Broken> {
 // mapped.
 unsafe impl Source for Vring {
     type Token = Token;
-    type Position = u16;
+    type Position = Position;
 
     fn take(&mut self, disk: &Disk, buffers: &mut Buffers) -> Result<Option<Request<Token>>, Broken> {
         // A guest that cannot flush relies on write-through (virtio 1.2 §5.2.6.2).
@@ -449,13 +462,14 @@ unsafe impl Source for Vring {
     }
 
     fn report_broken(&mut self) {
+        self.is_broken = true;
         if let Some(error) = &mut self.error {
             error.signal(); // a failure does not matter: the event is logged too
         }
     }
 
-    fn position(&self) -> u16 {
-        self.queue.next_avail()
+    fn position(&self) -> Position {
+        Position { next_avail: self.queue.next_avail(), is_broken: self.is_broken }
     }
 }
 

@@ -1175,6 +1175,11 @@ impl Driver {
         self.wire.tell(SET_MEM_TABLE, &memory_table(&self.setup.regions), &files).unwrap();
     }
 
+    /// Says again what was negotiated, as after a reset of the device.
+    pub fn negotiate_again(&self) {
+        self.wire.tell(SET_FEATURES, &u64s(&[self.features]), &[]).unwrap();
+    }
+
     /// Everything of a ring but its kick.
     pub fn set_up_queue(&self, index: usize) {
         let queue = &self.queues[index];
