@@ -566,6 +566,30 @@ fn features_that_come_while_a_ring_runs_are_in_force() {
     }
 }
 
+/// A guest's index has 16 bits. What was posted before counts for no event.
+#[test]
+fn event_idx_that_comes_while_a_ring_runs_loses_no_interrupt() {
+    const AT_ONCE: u16 = 255; // 257 times this is 65535
+    let target = Target::start(&[Disk::memory("m", "1M").policy("none")]);
+    let mut driver = Driver::start(&target.path("m"), &Setup::new(1, 1024).event_idx(false));
+    let features = driver.features;
+    let queue = driver.queue();
+    let heads: Vec<_> = (0..AT_ONCE).map(|slot| queue.prepare(slot, &Op::Read(0, 512))).collect();
+    for _ in 0..257 {
+        heads.iter().for_each(|&head| queue.offer(head));
+        queue.publish();
+        queue.spin(AT_ONCE);
+        queue.take_all();
+    }
+    driver.wire.tell(SET_FEATURES, &u64s(&[features | F_EVENT_IDX]), &[]).unwrap();
+    let queue = driver.queue();
+    queue.event_idx = true;
+    queue.set_used_event(queue.last_used);
+    wait_until("the thread sleeps", || queue.load(queue.used + 4 + 8 * u64::from(queue.size)) == queue.next_avail);
+    queue.count_interrupts();
+    assert_eq!(queue.run(Op::Read(0, 512)).status, OK);
+}
+
 #[test]
 fn event_idx_is_offered_unless_it_is_switched_off() {
     let target = Target::start(&[Disk::memory("a", "1M"), Disk::memory("b", "1M").line("event_idx = false")]);

@@ -200,8 +200,9 @@ impl Vring {
 
     /// Sets what the driver has negotiated, as in [`Setup`]. What was posted may need an interrupt again.
     pub fn set_features(&mut self, event_idx: bool, can_flush: bool) {
-        let _ = self.wants_interrupt(); // entries posted until now do not count for an event
         self.queue.set_event_idx(event_idx);
+        // Entries posted until now do not count for an event. Without EVENT_IDX nobody resets their 16-bit count.
+        let _ = self.queue.needs_notification(&*self.memory);
         self.can_flush = can_flush;
     }
 
