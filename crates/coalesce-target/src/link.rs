@@ -11,7 +11,7 @@ pub use turns::Unanswered;
 
 use crate::config::DiskConfig;
 use crate::stats::QueueStats;
-use crate::throttle::Rates;
+use crate::throttle::RatesChange;
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{MsgFlags, send};
@@ -117,7 +117,7 @@ pub enum Request {
     /// [`Measured`](crate::server::Measured).
     Measure(Option<u64>),
     /// Limit how much the disk may do in a second.
-    SetLimits(Rates),
+    SetLimits(RatesChange),
     /// Give the disk this size, in bytes. The answer is a [`Resized`](crate::server::Resized).
     Resize(u64),
     /// Complete what is in flight, deliver what is held, and end.

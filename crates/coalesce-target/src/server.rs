@@ -9,7 +9,7 @@ use crate::os::socket::{Door, accepted};
 use crate::queue::{Control, PreparedQueues, QueueConfig, QueueHandle, RunReport};
 use crate::record::Recorder;
 use crate::stats::QueueStats;
-use crate::throttle::{Rates, Throttle};
+use crate::throttle::{RatesChange, Throttle};
 use anyhow::{Context as _, Result, bail};
 use coalesce_policy::Spec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -280,9 +280,9 @@ impl<F: FrontEnd> DiskServer<F> {
         Ok(())
     }
 
-    /// Sets how much the disk may do in a second. Requests that wait are not lost.
-    pub fn set_limits(&self, rates: Rates) {
-        self.disk.throttle.set(rates, self.disk.now());
+    /// Changes how much the disk may do in a second. Requests that wait are not lost.
+    pub fn set_limits(&self, change: RatesChange) {
+        self.disk.throttle.change(change, self.disk.now());
         self.queues.iter().for_each(QueueHandle::wake); // some may wait for what was before
     }
 

@@ -44,6 +44,26 @@ impl Rates {
     }
 }
 
+/// What is to change of the limits. What is not named stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct RatesChange {
+    /// As in [`Rates`].
+    pub iops: Option<u64>,
+    /// As in [`Rates`].
+    pub bytes_per_second: Option<u64>,
+}
+
+impl RatesChange {
+    /// What these limits become.
+    #[must_use]
+    pub fn of(self, before: Rates) -> Rates {
+        Rates {
+            iops: self.iops.unwrap_or(before.iops),
+            bytes_per_second: self.bytes_per_second.unwrap_or(before.bytes_per_second),
+        }
+    }
+}
+
 /// Levels count billionths of a token, so what a rate gives in a nanosecond is a whole number.
 const TOKEN: i128 = 1_000_000_000;
 /// The time in which an empty bucket becomes full, in ns: that of QEMU's throttle groups without a burst.
@@ -131,17 +151,22 @@ impl Throttle {
     #[must_use]
     pub fn new(rates: Rates) -> Self {
         let throttle = Self::default();
-        throttle.set(rates, 0);
+        throttle.change(RatesChange { iops: Some(rates.iops), bytes_per_second: Some(rates.bytes_per_second) }, 0);
         throttle
     }
 
-    /// Sets the limits. Queues that wait must look again.
-    pub fn set(&self, rates: Rates, now: u64) {
+    /// Changes the limits. Queues that wait must look again.
+    pub fn change(&self, change: RatesChange, now: u64) {
         let mut buckets = self.buckets();
-        buckets.requests.set(rates.iops, now);
-        buckets.bytes.set(rates.bytes_per_second, now);
+        if let Some(iops) = change.iops {
+            buckets.requests.set(iops, now);
+        }
+        if let Some(bytes_per_second) = change.bytes_per_second {
+            buckets.bytes.set(bytes_per_second, now);
+        }
         buckets.turns = Turns::default();
-        self.is_on.store(rates != Rates::default(), Ordering::Relaxed);
+        let is_on = buckets.requests.rate != 0 || buckets.bytes.rate != 0;
+        self.is_on.store(is_on, Ordering::Relaxed);
     }
 
     /// Whether there is a limit. All that a disk without one pays.
@@ -194,6 +219,10 @@ mod tests {
 
     fn throttle(iops: u64, bytes_per_second: u64) -> Throttle {
         Throttle::new(Rates { iops, bytes_per_second })
+    }
+
+    fn set(throttle: &Throttle, iops: u64, bytes_per_second: u64, now: u64) {
+        throttle.change(RatesChange { iops: Some(iops), bytes_per_second: Some(bytes_per_second) }, now);
     }
 
     /// Takes as many requests of `bytes` as it may at `now`, at most `most`.
@@ -251,12 +280,12 @@ mod tests {
         assert!(throttle.is_on());
         throttle.turn(0, 0).unwrap().charge(1, 1 << 40);
         assert!(throttle.turn(0, 0).unwrap_err() > SECOND << 30);
-        throttle.set(Rates { iops: 0, bytes_per_second: 1000 }, SECOND);
+        set(&throttle, 0, 1000, SECOND);
         assert_eq!(throttle.turn(0, SECOND).unwrap_err(), SECOND + SECOND / 1000);
         throttle.turn(0, SECOND + SECOND / 1000).unwrap().charge(1, 1);
-        throttle.set(Rates { iops: 0, bytes_per_second: 1000 }, 2 * SECOND);
+        set(&throttle, 0, 1000, 2 * SECOND);
         assert_eq!(take_all(&throttle, 2 * SECOND, 1, 1000), 100, "not more than it had");
-        throttle.set(Rates::default(), 2 * SECOND);
+        set(&throttle, 0, 0, 2 * SECOND);
         assert!(!throttle.is_on() && take_all(&throttle, 2 * SECOND, 1 << 40, 100) == 100);
     }
 

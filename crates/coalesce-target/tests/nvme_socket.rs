@@ -6,7 +6,7 @@ use coalesce_target::config::{Device, DiskConfig, Mode, Poll, Size};
 use coalesce_target::nvme::front_end::NvmeUser;
 use coalesce_target::os::socket::Door;
 use coalesce_target::server::{DiskParts, DiskServer};
-use coalesce_target::throttle::Rates;
+use coalesce_target::throttle::RatesChange;
 use coalesce_target::vfio_user::PciDevice;
 use nix::sys::eventfd::EventFd;
 use nix::sys::signal::{Signal, kill};
@@ -347,7 +347,7 @@ fn queues_go_and_the_controller_shuts_down_while_commands_wait_for_a_limit() {
     let (directory, disk) = served("none");
     let (mut host, _) = host(&directory.path().join("socket"), 2);
     let write = Sqe::io(WRITE).blocks(0, 8).prps(DATA, 0);
-    disk.set_limits(Rates { iops: 0, bytes_per_second: 1 });
+    disk.set_limits(RatesChange { bytes_per_second: Some(1), ..RatesChange::default() });
     let (mut sq, mut cq) = host.pair(16);
     for _ in 0..5 {
         host.put(&mut sq, write);
@@ -374,7 +374,7 @@ fn queues_go_and_the_controller_shuts_down_while_commands_wait_for_a_limit() {
     host.ring_sq(&sq);
     sleep(QUIET);
     assert_eq!(host.peek(&mut cq), None, "nor has a controller that was reset");
-    disk.set_limits(Rates::default());
+    disk.set_limits(RatesChange { bytes_per_second: Some(0), ..RatesChange::default() });
     host.reap(&mut cq, 5);
 }
 

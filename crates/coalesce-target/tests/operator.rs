@@ -66,6 +66,31 @@ fn end_its_process(target: &Target) {
     });
 }
 
+/// Each client names one of them.
+#[test]
+fn limits_that_are_set_at_once_are_all_in_force() {
+    let target = start();
+    let stopped = Stopped::new(&target, "disk");
+    let asked = [json!({ "ctrlr": "disk", "iops": 1000 }), json!({ "ctrlr": "disk", "bytes_per_second": "1" })]
+        .map(|limits| Asked::new(&target, "set_limits", &limits));
+    std::thread::sleep(std::time::Duration::from_millis(20)); // until each is asked, or waits for its turn
+    drop(stopped);
+    asked.into_iter().for_each(|asked| drop(asked.answer().unwrap()));
+    for is_restarted in [false, true] {
+        let limits = target.call("list", &json!({})).unwrap()[0]["limits"].clone();
+        assert_eq!(limits, json!({ "iops": 1000, "bytes_per_second": 1 }));
+        let mut driver = Driver::start(&target.path("disk"), &Setup::new(1, 64));
+        driver.queue().offer_many(5, &Op::Read(0, 4096));
+        driver.queue().publish();
+        assert_eq!(driver.queue().wait(1).len(), 1);
+        assert_eq!(target.count("disk", 0, "device/reads"), 1, "the others wait for bytes");
+        drop(driver);
+        if !is_restarted {
+            end_its_process(&target);
+        }
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Policies
 // ---------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ use crate::os::socket::{Access, BoundSocket, Door, PATIENCE};
 use crate::stats::QueueStats;
 use crate::supervision::clients::{Client as _, Limits, Place, send_all, serve_clients};
 use crate::supervision::supervisor::{Disk, Disks, reset_stats_of, stats_of};
-use crate::throttle::Rates;
+use crate::throttle::RatesChange;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
 use serde::Deserialize;
@@ -245,12 +245,8 @@ fn call(method: &str, params: Value, all: &Disks) -> Result<Option<Value>> {
         }
         "set_limits" => {
             let SetLimits { ctrlr, iops, bytes_per_second } = parse(params)?;
-            let disk = one(disks, &ctrlr)?;
-            let before = disk.limits();
-            disk.set_limits(Rates {
-                iops: iops.unwrap_or(before.iops),
-                bytes_per_second: bytes_per_second.map_or(before.bytes_per_second, |Size(bytes)| bytes),
-            })?;
+            let bytes_per_second = bytes_per_second.map(|Size(bytes)| bytes);
+            one(disks, &ctrlr)?.set_limits(RatesChange { iops, bytes_per_second })?;
             true.into()
         }
         "add_disk" => {

@@ -153,8 +153,8 @@ fn answer(disk: &DiskServer<impl FrontEnd>, request: Request) -> Result<Value> {
             let until = Instant::now() + Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
             disk.set_running(queue, RunReport { running, until }).map(|()| Value::Null)
         }
-        Request::SetLimits(rates) => {
-            disk.set_limits(rates);
+        Request::SetLimits(change) => {
+            disk.set_limits(change);
             Ok(Value::Null)
         }
         Request::Measure(wanted) => Ok(json!(disk.measure(wanted)?)),

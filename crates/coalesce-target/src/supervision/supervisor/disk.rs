@@ -6,7 +6,7 @@ use crate::link::{DiskStats, Link, PATIENCE, Pending, PolicyChange, Request, Sli
 use crate::record::{self, Record};
 use crate::server::{DiskInfo, Measured, Resized, chosen};
 use crate::supervision::sandbox;
-use crate::throttle::Rates;
+use crate::throttle::{Rates, RatesChange};
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_cli::counted;
 use coalesce_policy::Spec;
@@ -46,7 +46,7 @@ impl State {
                     about.size = *size;
                 }
             }
-            Request::SetLimits(rates) => self.limits = *rates,
+            Request::SetLimits(change) => self.limits = change.of(self.limits),
             _ => {}
         }
     }
@@ -200,12 +200,14 @@ impl Disk {
         }))
     }
 
-    /// Sets how much the disk may do in a second, for as long as the target runs.
+    /// Changes how much the disk may do in a second, for as long as the target runs. Each change is of what those before it left, here
+    /// as in the disk's process, which makes them one by one.
     ///
     /// # Errors
     /// A limit is out of range, or the disk's process does not answer.
-    pub fn set_limits(&self, limits: Rates) -> Result<()> {
-        self.named(limits.check().and_then(|()| self.begin(Request::SetLimits(limits))?.wait()))
+    pub fn set_limits(&self, change: RatesChange) -> Result<()> {
+        let check = change.of(Rates::default()).check();
+        self.named(check.and_then(|()| self.begin(Request::SetLimits(change))?.wait()))
     }
 
     /// Gives the disk another size, in bytes: that of its image, if none is given. Waits until no request from before is in flight
