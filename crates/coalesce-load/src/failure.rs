@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::options::Device;
 use crate::pattern::Mismatch;
+use crate::requester::GRACE_NS;
 
 /// Why a request counts as a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +18,7 @@ pub enum Cause {
     Data(Mismatch),
     /// It is in the used ring, and no interrupt followed.
     Unsignalled,
-    /// The device never completed it.
+    /// It was in flight when nothing had completed for the grace time: the device has lost it, or is slower than that.
     Lost,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Cause {
             }
             Self::Data(mismatch) => mismatch.fmt(f),
             Self::Unsignalled => f.write_str("completed without an interrupt"),
-            Self::Lost => f.write_str("never completed"),
+            Self::Lost => write!(f, "no completion for {} s", GRACE_NS / 1_000_000_000),
         }
     }
 }
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn failures_name_queue_count_and_cause() {
         let failure = Failure { queue: 1, cause: Cause::Lost, count: 2 };
-        assert_eq!(failure.to_string(), "queue 1: 2 requests: never completed");
-        assert_eq!(serde_json::json!(failure.cause).to_string(), r#""never completed""#);
+        assert_eq!(failure.to_string(), "queue 1: 2 requests: no completion for 5 s");
+        assert_eq!(serde_json::json!(failure.cause).to_string(), r#""no completion for 5 s""#);
     }
 }

@@ -77,7 +77,7 @@ pub struct Progress {
 
 /// Runs the load that `options` describe. Calls `progress` about ten times per second.
 ///
-/// A request that failed or never completed is not an `Err`: see [`Report::failed`].
+/// A request that failed or did not complete is not an `Err`: see [`Report::failed`].
 pub fn run(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Report, Error> {
     options.validate()?;
     let device = match options.device {

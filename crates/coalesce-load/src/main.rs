@@ -26,7 +26,8 @@ EXAMPLES
           --verify --ops 100000
 
 The client reaps completions only after an interrupt, so the completion latency (clat) includes the time that the target \
-holds them. Exit status: 0; 1 if a request failed or never completed, or the target cannot be used; 2 for wrong usage.";
+holds them. Exit status: 0; 1 if a request failed, if none of those in flight completes for 5 s, or if the target cannot be \
+used; 2 for wrong usage.";
 
 /// Load a target as a guest would, over vhost-user-blk or NVMe, and count its interrupts
 #[derive(Parser)]

@@ -45,7 +45,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether a request failed, returned wrong data or never completed.
+    /// Whether a request failed, returned wrong data or did not complete.
     pub fn failed(&self) -> bool {
         !self.failures.is_empty()
     }
@@ -96,7 +96,7 @@ pub struct Counters {
     pub kicks_per_io: f64,
     /// Requests that failed or returned wrong data.
     pub errors: u64,
-    /// Requests that never completed.
+    /// Requests that were in flight when nothing had completed for five seconds.
     pub unfinished: u64,
     /// Open loop: arrivals.
     pub arrivals: u64,
