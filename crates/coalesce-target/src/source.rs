@@ -31,6 +31,8 @@ pub struct Request<T> {
     pub ioprio: u16,
     /// Its submitter group, for strict Barriers: 0 to 15.
     pub group: u8,
+    /// Descriptors that were read to find its buffers. A request of no bytes may have many.
+    pub descriptors: u32,
     /// Whether an earlier process took it, and ended without completing it.
     pub is_taken_over: bool,
     /// Completes it.

@@ -485,6 +485,30 @@ fn discarded_and_zeroed_blocks_read_as_zeroes() {
     }
 }
 
+/// A command may name 256 ranges. Each is zeroed at once, and not all of them in one turn.
+#[test]
+fn ranges_to_discard_do_not_keep_the_next_command_waiting() {
+    const RANGES: u64 = 16;
+    const RANGE: u64 = (32 << 20) / 512; // in blocks
+    let mut host = Host::with(&Setup { size: RANGES * RANGE * 512, ..Setup::default() });
+    let (mut sq, mut cq) = host.pair(64);
+    host.write(DATA, &[0xa5; 512]);
+    for i in 0..RANGES {
+        assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(WRITE).blocks(i * RANGE, 1).prps(DATA, 0)), 0);
+    }
+    let range = |i: u64| [&[0; 4][..], &(RANGE as u32).to_le_bytes(), &(i * RANGE).to_le_bytes()].concat();
+    host.write(DATA + 4096, &(0..RANGES).flat_map(range).collect::<Vec<_>>());
+    let discard = host.put(&mut sq, Sqe::io(9).prps(DATA + 4096, 0).dword(10, RANGES as u32 - 1).dword(11, 4));
+    let next = host.put(&mut sq, Sqe::io(FLUSH));
+    host.ring_sq(&sq);
+    let order: Vec<_> = host.reap(&mut cq, 2).iter().map(|cqe| (cqe.cid, cqe.status)).collect();
+    assert_eq!(order, [(next, 0), (discard, 0)]);
+    for i in 0..RANGES {
+        assert_eq!(host.io((&mut sq, &mut cq), read(i * RANGE, 1)), 0);
+        assert_eq!(host.bytes(DATA, 512), [0; 512], "range {i}");
+    }
+}
+
 #[test]
 fn a_disk_of_large_blocks_counts_in_them() {
     let mut host = Host::with(&Setup { block_size: 4096, ..Setup::default() });

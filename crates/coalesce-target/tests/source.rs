@@ -96,7 +96,7 @@ struct Token {
 }
 
 const fn request(task: Task, token: Token) -> Request<Token> {
-    Request { task, ioprio: 0, group: 0, is_taken_over: false, token }
+    Request { task, ioprio: 0, group: 0, descriptors: 0, is_taken_over: false, token }
 }
 
 impl Ring for QueuePair {

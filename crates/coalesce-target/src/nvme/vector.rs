@@ -259,7 +259,7 @@ impl Vector {
         let shutdown = self.shutdown.as_mut().filter(|shutdown| is_idle && !shutdown.is_flushing)?;
         shutdown.is_flushing = true;
         let task = Task::Operation(Operation::Flush);
-        Some(Request { task, ioprio: 0, group: 0, is_taken_over: false, token: Token(None) })
+        Some(Request { task, ioprio: 0, group: 0, descriptors: 0, is_taken_over: false, token: Token(None) })
     }
 
     /// The index of the next submission queue that has a command, and room for its completion.
@@ -426,6 +426,7 @@ unsafe impl Source for Vector {
             task: command.task,
             ioprio: 0,
             group: id.saturating_sub(1).min(GROUP_MAX) as u8,
+            descriptors: 0, // none without bytes
             is_taken_over: false,
             token: Token(Some(issued)),
         }))

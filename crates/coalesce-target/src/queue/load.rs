@@ -21,7 +21,9 @@ const LONG: u64 = 40_000;
 const SHORT: u64 = 28_000;
 /// Visits in a window that say something.
 const VISITS_MIN: u32 = 16;
-/// Bytes that are as much work as one request.
+/// Units of work that say something in fewer visits: several windows' worth, of some of the longest visits.
+const UNITS_MIN: u32 = 8192;
+/// Work that is as much as that of one small request, in bytes that are copied meanwhile.
 const BYTES: u64 = 16 << 10;
 
 /// The time of a thread in a window, in ns.
@@ -54,15 +56,15 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Notes a visit that found requests.
-    pub(super) fn note(&mut self, requests: usize, bytes: u64) {
+    /// Notes a visit that found requests, and their work in bytes.
+    pub(super) fn note(&mut self, requests: usize, work: u64) {
         self.visits += 1;
-        self.units = self.units.saturating_add(requests as u32).saturating_add((bytes / BYTES) as u32);
+        self.units = self.units.saturating_add(requests as u32).saturating_add((work / BYTES) as u32);
     }
 
-    /// Whether it was visited often enough to tell how.
+    /// Whether it was visited often enough to tell how, or has done much in a few visits.
     pub(super) const fn tells(self) -> bool {
-        self.visits >= VISITS_MIN
+        self.visits >= VISITS_MIN || self.units >= UNITS_MIN
     }
 
     /// The mean time of a visit, in ns. Its thread was busy for `busy` ns, with `units` of all its queues.
@@ -117,6 +119,17 @@ mod tests {
             None,
             "it is calm: the disk is slow"
         );
+    }
+
+    /// With other processes on its CPU, a queue is not visited often within the longest window.
+    #[test]
+    fn few_visits_that_are_long_tell_too() {
+        let works = [(0, work(20, 1, 4096)), (1, work(8, 31, 16 << 20))];
+        assert_eq!(apart(&works, Time { length: WINDOW_MAX, busy: 200_000_000 }, false), Some(1));
+        assert_eq!(apart(&[(0, work(20, 1, 4096)), (1, work(7, 31, 16 << 20))], busy(4_000_000), false), None);
+        let mut many = Work::default();
+        (0..20).for_each(|_| many.note(1, u64::MAX));
+        assert!(many.tells(), "no overflow");
     }
 
     #[test]

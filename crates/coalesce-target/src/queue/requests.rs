@@ -11,6 +11,9 @@ use std::convert::Infallible;
 /// is 128 MiB.
 const BUFFERS_MAX: usize = 32 << 10;
 
+/// The bytes that could be copied while a descriptor is read.
+const DESCRIPTOR_WORK: u64 = 512;
+
 /// A request in flight, or a free slot.
 #[derive(Debug)]
 pub struct Slot<T> {
@@ -22,6 +25,8 @@ pub struct Slot<T> {
     pub group: u8,
     /// Bytes that it reads or writes.
     pub bytes: u64,
+    /// What it costs its thread, at once: the bytes that could be copied meanwhile.
+    pub work: u64,
     /// When it was taken, by the policy's clock, in ns.
     pub taken_at: u64,
     /// The policy's mark.
@@ -34,7 +39,7 @@ impl<T> Default for Slot<T> {
     fn default() -> Self {
         let buffers = Buffers::default();
         let (task, mark) = (Task::Malformed, Mark::default());
-        Self { task, ioprio: 0, group: 0, bytes: 0, taken_at: 0, mark, buffers, token: None }
+        Self { task, ioprio: 0, group: 0, bytes: 0, work: 0, taken_at: 0, mark, buffers, token: None }
     }
 }
 
@@ -42,6 +47,17 @@ impl<T> Slot<T> {
     /// The source's token of a request in flight.
     pub const fn token(&self) -> Option<&T> {
         self.token.as_ref()
+    }
+
+    /// Bytes that the thread of the queue zeroes at once: those of a memory disk, which takes as long as to copy them.
+    pub const fn zeroes(&self, backend: &Backend) -> u64 {
+        match (&self.task, backend) {
+            (
+                Task::Operation(Operation::Discard { len, .. } | Operation::WriteZeroes { len, .. }),
+                Backend::Memory(_),
+            ) => *len,
+            _ => 0,
+        }
     }
 
     /// What it counts against the limits of its disk: requests and bytes. A flush and what is refused move nothing. Zeroes are
@@ -133,17 +149,18 @@ impl<T> Requests<T> {
     /// # Errors
     /// The guest broke the ring.
     pub fn take<S: Source<Token = T>>(&mut self, source: &mut S, disk: &Disk) -> Result<Option<Taken>, S::Broken> {
-        self.take_by(|buffers| source.take(disk, buffers))
+        self.take_by(&disk.backend, |buffers| source.take(disk, buffers))
     }
 
     /// Takes the next request of a source that no limit of the disk delays, if there is one and room for it.
-    pub fn take_exempt<S: Source<Token = T>>(&mut self, source: &mut S) -> Option<Taken> {
-        let Ok(taken) = self.take_by(|_| Ok::<_, Infallible>(source.take_exempt()));
+    pub fn take_exempt<S: Source<Token = T>>(&mut self, source: &mut S, disk: &Disk) -> Option<Taken> {
+        let Ok(taken) = self.take_by(&disk.backend, |_| Ok::<_, Infallible>(source.take_exempt()));
         taken
     }
 
     fn take_by<E>(
         &mut self,
+        backend: &Backend,
         take: impl FnOnce(&mut Buffers) -> Result<Option<Request<T>>, E>,
     ) -> Result<Option<Taken>, E> {
         let Some(&id) = self.free.last() else { return Ok(None) };
@@ -153,6 +170,7 @@ impl<T> Requests<T> {
         (slot.task, slot.ioprio, slot.group) = (request.task, request.ioprio, request.group);
         slot.token = Some(request.token);
         slot.bytes = slot.buffers.len() as u64;
+        slot.work = slot.bytes + slot.zeroes(backend) + u64::from(request.descriptors) * DESCRIPTOR_WORK;
         self.buffers += slot.buffers.count();
         self.free.pop();
         Ok(Some(Taken { id, is_taken_over: request.is_taken_over }))

@@ -24,9 +24,9 @@ use std::sync::mpsc::Sender;
 use std::time::{Instant, SystemTime};
 use tracing::{info, warn};
 
-/// The approximate limit of the data in one batch, in bytes. A memory disk without a latency performs a whole batch
-/// before the queue handles anything else, except for large requests, which it performs in pieces.
-const BATCH_BYTES_MAX: u64 = 16 << 20;
+/// The approximate limit of the work in one batch, in bytes that are copied in the same time. A memory disk without a latency
+/// performs a whole batch before the queue handles anything else, except for large requests, which it performs in pieces.
+const BATCH_WORK_MAX: u64 = 16 << 20;
 
 /// What waits until nothing is in flight any more.
 enum Ending<S: Source> {
@@ -416,7 +416,7 @@ impl<S: Source> Queue<S> {
         for (i, &id) in batch.iter().enumerate() {
             self.mark(now, id, batch.len(), is_whole && i + 1 == batch.len());
         }
-        self.work.note(batch.len(), batch.iter().map(|&id| self.requests.get(id).bytes).sum());
+        self.work.note(batch.len(), batch.iter().map(|&id| self.requests.get(id).work).sum());
         for &id in &batch {
             let step = self.requests.begin(id, &self.disk.backend);
             self.proceed(id, step, reactor);
@@ -431,8 +431,8 @@ impl<S: Source> Queue<S> {
         if self.pause.until().is_some() {
             self.pause.end(self.disk.now(), &mut self.stats);
         }
-        let mut bytes = 0;
-        while bytes < BATCH_BYTES_MAX {
+        let mut work = 0;
+        while work < BATCH_WORK_MAX {
             if self.is_moving || !matches!(self.state, State::Running(_)) {
                 return false;
             }
@@ -443,7 +443,7 @@ impl<S: Source> Queue<S> {
             match self.take_next() {
                 Ok(Some(taken)) => {
                     let slot = self.requests.get(taken.id);
-                    bytes += slot.bytes;
+                    work += slot.work;
                     self.stats.malformed += u64::from(slot.task == Task::Malformed);
                     self.stats.taken_over += u64::from(taken.is_taken_over);
                     let is_refused = matches!(slot.task, Task::Malformed | Task::Answer(Outcome::Error));
@@ -480,7 +480,7 @@ impl<S: Source> Queue<S> {
                 Ok(taken)
             }
             Err(until) => {
-                let exempt = self.requests.take_exempt(&mut **source);
+                let exempt = self.requests.take_exempt(&mut **source, &self.disk);
                 if exempt.is_none() && source.is_waiting()? {
                     self.disk.throttle.note_waiting(self.index, until);
                     self.pause.begin(now, until, source.backlog()?);
@@ -555,7 +555,13 @@ impl<S: Source> Queue<S> {
     }
 
     fn proceed(&mut self, id: usize, mut step: Step, reactor: &mut Reactor) {
+        let mut zeroed = 0;
         while matches!(step, Step::Finished(Outcome::Ok)) && self.advance(id) {
+            if zeroed > BATCH_WORK_MAX {
+                step = Step::Again; // with the operation that is next
+                break;
+            }
+            zeroed += self.requests.get(id).zeroes(&self.disk.backend);
             step = self.requests.begin(id, &self.disk.backend);
         }
         match step {

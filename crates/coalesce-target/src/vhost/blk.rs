@@ -60,6 +60,8 @@ pub struct Request {
     pub status: GuestAddress,
     /// Bytes of guest memory that a successful request writes, without the status.
     pub written: u32,
+    /// The length of its chain.
+    pub descriptors: u32,
 }
 
 /// The chain is not a request, because it has no room for a status byte.
@@ -151,8 +153,9 @@ impl Parser {
         let memory = chain.memory();
         readable.clear();
         writable.clear();
-        let (mut ends, mut is_request, mut bytes) = (false, true, 0);
+        let (mut ends, mut is_request, mut bytes, mut descriptors) = (false, true, 0, 0);
         for descriptor in chain {
+            descriptors += 1;
             let (device_writes, len) = (descriptor.is_write_only(), u64::from(descriptor.len()));
             bytes += len;
             is_request &= bytes <= CHAIN_BYTES_MAX
@@ -176,7 +179,7 @@ impl Parser {
             .ok_or(Malformed)?;
         let header = if is_request { readable.read_front::<16>(memory) } else { None };
         let Some(header) = header else {
-            return Ok(Request { task: Task::Answer(Status::IoError), ioprio: 0, status, written: 0 });
+            return Ok(Request { task: Task::Answer(Status::IoError), ioprio: 0, status, written: 0, descriptors });
         };
         let (kind, ioprio, sector) = (le32(&header, 0), le32(&header, 4) as u16, le64(&header, 8));
         // Barriers are not offered, and drivers set the flag all the same: SLOF does in every request.
@@ -201,8 +204,8 @@ impl Parser {
             _ => (Err(Status::Unsupported), 0),
         };
         Ok(match task {
-            Ok(task) => Request { task, ioprio, status, written },
-            Err(error) => Request { task: Task::Answer(error), ioprio, status, written: 0 },
+            Ok(task) => Request { task, ioprio, status, written, descriptors },
+            Err(error) => Request { task: Task::Answer(error), ioprio, status, written: 0, descriptors },
         })
     }
 }

@@ -369,20 +369,20 @@ unsafe impl Source for Vring {
         // A guest that cannot flush relies on write-through (virtio 1.2 §5.2.6.2).
         let durable = !self.can_flush || !disk.write_back.load(Ordering::Relaxed);
         let Some(popped) = self.pop(&disk.limits, durable, buffers)? else { return Ok(None) };
-        let (task, ioprio, status, written) = match popped.request {
-            Ok(blk::Request { task, ioprio, status, written }) => match task {
+        let (task, ioprio, status, written, descriptors) = match popped.request {
+            Ok(blk::Request { task, ioprio, status, written, descriptors }) => match task {
                 blk::Task::Operation(operation) => {
-                    (Task::Operation(operation), ioprio, Some((status, Status::Ok)), written)
+                    (Task::Operation(operation), ioprio, Some((status, Status::Ok)), written, descriptors)
                 }
                 blk::Task::Answer(answer) => {
                     let outcome = if answer == Status::Ok { Outcome::Ok } else { Outcome::Error };
-                    (Task::Answer(outcome), ioprio, Some((status, answer)), written)
+                    (Task::Answer(outcome), ioprio, Some((status, answer)), written, descriptors)
                 }
             },
-            Err(Malformed) => (Task::Malformed, 0, None, 0),
+            Err(Malformed) => (Task::Malformed, 0, None, 0, 0), // whoever takes it takes no other in this turn
         };
         let token = Token { head: popped.head, status, written, _memory: self.memory.clone() };
-        Ok(Some(Request { task, ioprio, group: 0, is_taken_over: popped.is_again, token }))
+        Ok(Some(Request { task, ioprio, group: 0, descriptors, is_taken_over: popped.is_again, token }))
     }
 
     fn complete(&mut self, token: Token, outcome: Outcome) -> Entry {
