@@ -73,13 +73,13 @@ while read -r device policy batch allowed enters interrupts; do
     echo "$(sed -n 's/.*Collected : //p' "$work/log") $(cat "$work/counted")"
   done | paste -s -d ' ' | sed "s/^/$device $policy $batch $allowed $enters $interrupts /"
 done > "$work/requests" << END
-virtio-blk none 1 5650 1.01 1
-virtio-blk none 32 3130 .04 .05
-virtio-blk auto 1 5885 1.01 1
-virtio-blk auto 32 3440 .05 .05
-nvme none 1 5570 1.01 1
+virtio-blk none 1 5680 1.01 1
+virtio-blk none 32 3150 .04 .05
+virtio-blk auto 1 5915 1.01 1
+virtio-blk auto 32 3465 .05 .05
+nvme none 1 5585 1.01 1
 nvme none 32 3110 .04 1
-nvme auto 1 5810 1.01 1
+nvme auto 1 5825 1.01 1
 nvme auto 32 3280 .05 1
 END
 

@@ -25,7 +25,8 @@
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
 //! - *alone*: no more than one command was outstanding at any time since the last trial, and no licence is in force. When
-//!   requesters turn from many commands to one, at most twelve of their completions are held before their licence ends.
+//!   requesters turn from many commands to one, at most twelve of their completions are held before their licence ends, and one of a
+//!   requester that pauses for a silence between its commands.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its
@@ -57,7 +58,8 @@
 //! ([`Level::Licensed`]): then the account rests. From there it climbs to four and eight in the same way. Until there is a
 //! licence the account and C0 pay for the trials. A licence is checked again and again, and falls when the effect is gone. It
 //! is suspended at once when holds with it *starve*: they end because nobody comes any more, as the requesters have fewer
-//! commands than that. A check decides whether it comes back. A requester that waits for each request, behind the same
+//! commands than that. A check decides whether it comes back. After one such hold nobody waits until a completion comes within a silence
+//! of another. A requester that waits for each request, behind the same
 //! interrupt vector as a flood that is licensed, waits for the flood's interrupts, of which each covers eight completions
 //! at most: mark its requests urgent.
 //!
