@@ -22,6 +22,11 @@ impl Selected {
 
     /// Does nothing: there is no Feature 08h.
     pub const fn set(&mut self, _: u32, _: u64) {}
+
+    /// It holds nothing.
+    pub const fn is_aggregating(&self) -> bool {
+        false
+    }
 }
 
 impl Policy for Selected {
