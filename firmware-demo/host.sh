@@ -20,7 +20,7 @@ build() { # NAME ARGUMENT...
     -DVECTORS="\"\\\"$work/vectors.bin\\\"\"" -DSLACK_US=60u \
     -o "$work/$1" "${@:2}"
 }
-sanitize=(-fsanitize=address,undefined -fno-sanitize-recover=all)
+sanitize=(-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)
 in_c=("$target/release/libcoalesce.a" -ldl -lm -lpthread)
 in_rust=$work/cargo/debug/libfirmware.a
 build c "${sanitize[@]}" firmware-demo/board/host.c firmware-demo/lab/*.c firmware-demo/c/*.c "${in_c[@]}"

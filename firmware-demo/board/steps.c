@@ -20,14 +20,38 @@ static unsigned done_count, done_taken;
 static unsigned step, failures;
 static void (*scenario)(void);
 
-uint64_t board_now(void) { return START; }
-void board_arm_flash(uint64_t at) { (void)at; }
-void board_arm_deadline(uint64_t at) { alarm_at = at; }
-void board_pend(unsigned line) { (void)line; }
-uint32_t board_block(void) { return 0; }
-void board_restore(uint32_t before) { (void)before; }
-void board_print(const char *text, size_t length) { fwrite(text, 1, length, stdout); }
-void board_exit(int status) { exit(status); }
+uint64_t board_now(void)
+{
+    return START;
+}
+void board_arm_flash(uint64_t at)
+{
+    (void)at;
+}
+void board_arm_deadline(uint64_t at)
+{
+    alarm_at = at;
+}
+void board_pend(unsigned line)
+{
+    (void)line;
+}
+uint32_t board_block(void)
+{
+    return 0;
+}
+void board_restore(uint32_t before)
+{
+    (void)before;
+}
+void board_print(const char *text, size_t length)
+{
+    fwrite(text, 1, length, stdout);
+}
+void board_exit(int status)
+{
+    exit(status);
+}
 void flash_start(unsigned slot, bool is_write, uint32_t block, uint32_t address, uint64_t now)
 {
     (void)is_write, (void)block, (void)address, (void)now;
@@ -40,10 +64,20 @@ bool flash_collect(struct flash_done *taken)
     *taken = done[done_taken++];
     return true;
 }
-bool flash_is_past(uint64_t instant) { return START >= instant; }
-void flash_abort(void) {}
-void trace(const struct traced *traced) { (void)traced; }
-__attribute__((weak)) void rust_eh_personality(void) {} // as in host.c
+bool flash_is_past(uint64_t instant)
+{
+    return START >= instant;
+}
+void flash_abort(void)
+{
+}
+void trace(const struct traced *traced)
+{
+    (void)traced;
+}
+__attribute__((weak)) void rust_eh_personality(void)
+{
+} // as in host.c
 
 void board_sleep(void)
 {

@@ -172,7 +172,7 @@ fn share_of_a_budget(text: &str) -> u64 {
 fn a_budget_that_costs_too_much_is_cut() {
     let [whole, part] = ["budget:budget=10%", "auto:budget=10%"].map(share_of_a_budget);
     assert!(whole > 80, "{whole} %");
-    assert!((10..45).contains(&part), "{part} %: a quarter, and while it is tried nothing or the whole");
+    assert!(part < 10, "{part} %: a tenth is added by a part of it, too; so nothing is held but while it is tried");
 }
 
 /// With a regulator and without, strict Barriers or not: what was earned and spent stays.
