@@ -484,7 +484,9 @@ static void arguments_beside_the_state(void)
     CHECK(coalesce_ipi_gate_should_send(&gate, 5, NULL) == COALESCE_HOLD);
 
     // An unknown hint delivers, and so does a ticket that was never issued.
-    for (uint32_t hint = 3; hint < 100; hint++) {
+    CHECK(coalesce_cint_on_completion(&a_cint, 1, COALESCE_HINT_FAILED_BARRIER, 100) == COALESCE_DELIVER);
+    CHECK(coalesce_cint_reason(&a_cint) == COALESCE_REASON_BARRIER);
+    for (uint32_t hint = COALESCE_HINT_FAILED_BARRIER + 1; hint < 100; hint++) {
         CHECK(coalesce_cint_on_completion(&a_cint, 1, hint, 100) == COALESCE_DELIVER);
         CHECK(coalesce_cint_reason(&a_cint) == COALESCE_REASON_ERROR);
         CHECK(coalesce_budget_on_completion(&a_budget, 1, hint, 100, 100) == COALESCE_DELIVER);
@@ -497,7 +499,7 @@ static void arguments_beside_the_state(void)
               COALESCE_DELIVER);
         CHECK(coalesce_hint_merge(hint, COALESCE_HINT_PLAIN) == COALESCE_HINT_URGENT);
         CHECK(coalesce_hint_split(hint, true, true) == COALESCE_HINT_URGENT);
-        CHECK(coalesce_hint_from_call(hint + 3, 0) == COALESCE_HINT_URGENT);
+        CHECK(coalesce_hint_from_call(hint + 2, 0) == COALESCE_HINT_URGENT);
     }
     for (uint32_t bits = 0; bits < 32; bits++) {
         CHECK(coalesce_hint_from_cdw12(1u << bits, true) <= COALESCE_HINT_URGENT);
