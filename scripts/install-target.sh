@@ -16,10 +16,7 @@ die() { printf 'install-target: %s\n' "$*" >&2; exit 1; }
 
 prefix=${PREFIX:-/usr/local}
 unitdir=${UNITDIR:-$prefix/lib/systemd/system}
-# They go into units, pkg-config files and cmake packages, which quote in ways of their own.
-for directory in "$prefix" "$unitdir"; do
-  [[ "$directory" =~ ^/[A-Za-z0-9._/+~-]*$ ]] || die "$directory: PREFIX and the other folders are absolute, of letters, digits and ._/+~-"
-done
+scripts/plain-folders.sh "$prefix" "$unitdir"
 root=${DESTDIR:-}
 unitdir=$root$unitdir
 share=$root$prefix/share

@@ -15,10 +15,7 @@ die() { printf 'install: %s\n' "$*" >&2; exit 1; }
 prefix=${PREFIX:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
 includedir=${INCLUDEDIR:-$prefix/include}
-# They go into units, pkg-config files and cmake packages, which quote in ways of their own.
-for directory in "$prefix" "$libdir" "$includedir"; do
-  [[ "$directory" =~ ^/[A-Za-z0-9._/+~-]*$ ]] || die "$directory: PREFIX and the other folders are absolute, of letters, digits and ._/+~-"
-done
+scripts/plain-folders.sh "$prefix" "$libdir" "$includedir"
 built=${CARGO_TARGET_DIR:-target}/release
 header=crates/ffi/include/coalesce.h
 number() { sed -n "s/^#define COALESCE_VERSION_$1 //p" "$header"; }
