@@ -46,10 +46,10 @@ impl Budget {
         let expired = self.expired().map(|reason| self.end_hold(reason));
         let may_be_held = !(self.config.ooo && matches!(event, Event::Urgent)); // else it may interrupt alone
         let is_together = self.quiet == 0;
+        self.account.set_in_flight(cif.wrapping_sub(1));
         if may_be_held {
             self.note_gap();
         }
-        self.account.set_in_flight(cif.wrapping_sub(1));
         if let Some(decision) = expired {
             return decision; // this completion shares the interrupt
         }
@@ -90,7 +90,9 @@ impl Budget {
             Level::Nothing => Err(Reason::Slowdown),
             Level::Strict => self.weigh_strictly(outstanding, with_it, is_together),
             Level::Licensed => self.weigh_with_licence(with_it, HoldReason::Licensed),
-            Level::Trial if self.account.credit < self.learning_now().wrapping_neg() => {
+            Level::Trial
+                if self.price_until_silence(with_it) > self.account.credit.wrapping_add(self.learning_now()) =>
+            {
                 self.end_licence(Flags::UNPAID);
                 Err(Reason::Budget)
             }
@@ -114,8 +116,7 @@ impl Budget {
     /// The decision without a licence.
     #[inline(always)]
     fn weigh_strictly(&self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
-        let Account { held, in_flight, credit, .. } = self.account;
-        let (held, in_flight) = (u32::from(held), u32::from(in_flight));
+        let (held, in_flight) = (u32::from(self.account.held), u32::from(self.account.in_flight));
         if with_it >= outstanding {
             return Err(Reason::LowCif); // no other completion would join
         }
@@ -125,10 +126,15 @@ impl Budget {
         if cost_of(held) >= share << 1 && !is_together {
             return Err(Reason::Budget);
         }
-        // The next completion usually comes within one usual gap. The account must be able to pay for eight gaps. What is
-        // in flight stays outstanding until the next decision, so at least this much is earned.
-        let is_paid = self.price(with_it, in_flight, self.silence()) <= credit;
+        let is_paid = self.price_until_silence(with_it) <= self.account.credit;
         if is_paid { Ok(HoldReason::Company) } else { Err(Reason::Budget) }
+    }
+
+    /// What the account must be able to pay: the next completion usually comes within one usual gap, and the hold ends after eight. What
+    /// is in flight stays outstanding until the next decision, so at least this much is earned.
+    #[inline(always)]
+    fn price_until_silence(&self, with_it: u32) -> i64 {
+        self.price(with_it, self.account.in_flight.into(), self.silence())
     }
 
     /// Whether one more completion fills `thr`. Urgents that interrupted alone count too: held completions must not block a

@@ -14,9 +14,6 @@ impl Budget {
         (self.level, self.limit, self.evidence) = (level, limit, evidence.min(EVIDENCE_MAX));
         self.limit_gap();
         self.flags.set(Flags::FAILED | Flags::UNPAID, false);
-        if !self.is_licensed() {
-            self.flags.set(Flags::LONELY, false);
-        }
     }
 
     /// The rule in force: that of the allowance, or [`Level::Strict`] if a licence or its trial has failed.
@@ -31,12 +28,14 @@ impl Budget {
         self.limit
     }
 
-    /// What a gap counts for, under the level and the configuration in force.
+    /// What a gap counts for, under the level and the configuration in force. Who is alone matters to what is held for its number only.
     pub(crate) fn limit_gap(&mut self) {
         self.gap_shift = GAP_SHIFT;
         if self.is_licensed() {
             self.gap_shift = GAP_SHIFT.wrapping_add(PATIENCE_SHIFT);
             self.gap8 = self.gap8.min(self.config.max_hold >> PATIENCE_SHIFT);
+        } else {
+            self.flags.set(Flags::LONELY, false);
         }
     }
 
@@ -56,7 +55,6 @@ impl Budget {
     pub(crate) fn end_licence(&mut self, why: u8) {
         (self.level, self.starved) = (Level::Strict, 0);
         self.limit_gap();
-        self.flags.set(Flags::LONELY, false);
         self.flags.set(why, true);
     }
 

@@ -51,7 +51,8 @@ impl Budget {
         self.quiet = 0;
     }
 
-    /// Whether this gap counts. Those of a requester that has turned out to be alone do not, until a silence is over without one.
+    /// Whether this gap counts. Those of a requester that has turned out to be alone do not, until others are in flight, or one comes
+    /// within a silence.
     #[cold]
     #[inline(never)]
     fn note_unusual_gap(&mut self) -> bool {
@@ -60,10 +61,11 @@ impl Budget {
         if self.flags.has(Flags::LONELY) {
             // The requester has waited for a silence if the last completion was held.
             let since_interrupt = self.quiet.saturating_sub(if counts { 0 } else { self.silence() });
-            if since_interrupt < self.silence() {
-                self.flags.set(Flags::LONELY, false);
-            } else {
+            if since_interrupt >= self.silence() && self.account.in_flight == 0 {
                 self.note_starved(); // as a hold would
+            } else {
+                self.flags.set(Flags::LONELY, false);
+                self.starved = self.starved.saturating_sub(counts.into()); // a hold would have ended with this one
             }
         }
         counts && !self.flags.has(Flags::LONELY)

@@ -72,17 +72,17 @@ impl Budget {
         }
         if end == End::Last && !self.is_licensed() {
             // No decision depends on another, and all that is learned is how often completions come.
-            (0..count).for_each(|_| self.note_gap());
             self.account.set_in_flight(first.cif.wrapping_sub(count.into()));
+            (0..count).for_each(|_| self.note_gap());
             return Some((count, Decision::Hold(HoldReason::NothingHeld)));
         }
         let (mut cif, mut done) = (first.cif, 0_u16);
         loop {
             let held = u32::from(self.account.held);
             let outstanding = first.outstanding.max(cif.wrapping_add(held));
-            self.note_gap();
             cif = cif.wrapping_sub(1);
             self.account.set_in_flight(cif);
+            self.note_gap();
             done = done.wrapping_add(1);
             let verdict =
                 if self.is_full() { Err(Reason::Count) } else { self.weigh(outstanding, held.wrapping_add(1), true) };

@@ -419,11 +419,9 @@ fn holds_that_starve_end_a_licence_and_a_trial() {
         };
         (0..20).for_each(|_| round(&mut guest));
         guest.budget.allow(guest.now, Allowance { level, limit: 8, shift: 0, evidence: 3 });
-        // Of several in a round, the first may count as well.
-        let (at_least, at_most) = if depth == 1 { (11, 12) } else { (6, 12) };
-        (0..at_least).for_each(|_| round(&mut guest));
+        (0..11).for_each(|_| round(&mut guest));
         assert_eq!(guest.budget.level(), level, "depth {depth}: a dozen is not full");
-        (at_least..at_most).for_each(|_| round(&mut guest));
+        round(&mut guest);
         assert_eq!(guest.budget.level(), Level::Strict, "{level:?}, depth {depth}");
     }
 }
@@ -458,12 +456,19 @@ fn who_turns_out_to_be_alone_does_not_wait_again() {
 /// It is paid for by the account and C0, and by nothing else.
 #[test]
 fn a_trial_ends_when_it_costs_too_much() {
-    let mut guest = Guest::new(PARAMS, 1_000_000);
-    guest.budget.allow(0, Allowance { level: Level::Trial, limit: 8, ..Allowance::STRICT });
-    (0..10_000).for_each(|_| guest.step());
-    let (held, spent) = spent(&guest.budget);
-    assert_eq!(guest.budget.level(), Level::Strict);
-    assert!(held <= (spent - held) / 10 + guest.budget.config().learning_of(spent), "{held} of {spent}");
+    let mut guest = Guest::new(PARAMS, 16);
+    (0..100).for_each(|_| guest.step());
+    guest.budget.allow(guest.now, Allowance { level: Level::Trial, limit: 8, evidence: 3, ..Allowance::STRICT });
+    let mut at_the_end = None;
+    for _ in 0..10_000 {
+        guest.step();
+        if guest.budget.level() != Level::Trial {
+            at_the_end.get_or_insert(spent(&guest.budget));
+        }
+    }
+    let (held, spent) = at_the_end.unwrap();
+    let may_be = (spent - held) / 10 + guest.budget.config().learning_of(spent);
+    assert!((may_be / 2..=may_be).contains(&held), "{held} of {spent}, of {may_be} that it may");
 }
 
 #[test]

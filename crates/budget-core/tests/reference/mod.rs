@@ -89,7 +89,7 @@ impl From<&Completion> for Said {
 /// How a hold with a licence ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// There were as many as the limit says.
+    /// There were as many as the limit says; or nothing was held, as its requester seemed to be alone, and somebody came.
     Filled,
     /// Nobody came any more, and nothing was in flight.
     Starved,
@@ -430,7 +430,7 @@ impl Reference {
         match self.level() {
             Level::Strict => {}
             Level::Nothing => return Decision::Deliver(Reason::Slowdown),
-            Level::Trial if self.balance < -self.overdraft() * WHOLE => {
+            Level::Trial if self.loss(with_it) * patience > self.balance + self.overdraft() * WHOLE => {
                 saw("too dear a trial");
                 (self.is_unpaid, self.lonely) = (true, false);
                 return Decision::Deliver(Reason::Budget);
@@ -469,11 +469,15 @@ impl Reference {
             if self.lonely {
                 // One that was held had to wait for the interrupt.
                 let since_interrupt = self.age(self.last) - if counts { 0 } else { self.patience() };
-                if since_interrupt < self.patience() {
-                    self.lonely = false;
-                } else {
+                if since_interrupt >= self.patience() && cif == 1 {
                     saw("alone");
                     self.starve();
+                } else {
+                    self.lonely = false;
+                    if counts {
+                        saw("not alone");
+                        self.ends.push(End::Filled);
+                    }
                 }
                 counts &= !self.lonely;
             }
