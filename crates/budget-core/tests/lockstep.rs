@@ -93,8 +93,9 @@ fn agrees_with_the_reference() {
         ("probe", 300),
         ("licensed", 1_000),
         ("starved", 100),
-        ("alone", 100),
-        ("too dear a trial", 10),
+        ("alone", 20),
+        ("not alone", 20),
+        ("too dear a trial", 5),
         ("storm", 10_000),
         ("forgotten with some held", 100),
     ]);
