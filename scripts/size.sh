@@ -29,7 +29,7 @@ cint, the paper's; coalesce_cint_(on_completion|deadline|on_deadline)
 cint, in use, relaxed barriers; coalesce_cint_(on_(completion|deadline|batch_end|consumed)|deadline|flush); thumbv7em-none-eabihf; 1750
 cint, in use, strict barriers; (coalesce_cint_(on_.*|deadline|flush)|coalesce_window_on_.*)
 cint, all; coalesce_(cint|hint|window|reaper)_.*
-budget, in use, relaxed barriers; coalesce_budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3800
+budget, in use, relaxed barriers; coalesce_budget_(on_(submits|completion|deadline|consumed)|deadline|flush); thumbv7em-none-eabihf; 3850
 budget, in use, strict barriers; (coalesce_budget_(on_.*|deadline|flush)|coalesce_window_on_.*)
 budget, all; coalesce_budget_.*
 auto, in use, relaxed barriers; coalesce_(auto_(on_completion|forget)|budget_(on_(submits|deadline|consumed)|deadline|flush))
