@@ -16,7 +16,7 @@ die() { printf 'install-target: %s\n' "$*" >&2; exit 1; }
 
 prefix=${PREFIX:-/usr/local}
 unitdir=${UNITDIR:-$prefix/lib/systemd/system}
-scripts/plain-folders.sh "$prefix" "$unitdir"
+scripts/plain-folders.sh install-target "$prefix" "$unitdir"
 root=${DESTDIR:-}
 unitdir=$root$unitdir
 share=$root$prefix/share

@@ -15,7 +15,7 @@ die() { printf 'install: %s\n' "$*" >&2; exit 1; }
 prefix=${PREFIX:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
 includedir=${INCLUDEDIR:-$prefix/include}
-scripts/plain-folders.sh "$prefix" "$libdir" "$includedir"
+scripts/plain-folders.sh install "$prefix" "$libdir" "$includedir"
 built=${CARGO_TARGET_DIR:-target}/release
 header=crates/ffi/include/coalesce.h
 number() { sed -n "s/^#define COALESCE_VERSION_$1 //p" "$header"; }
