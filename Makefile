@@ -21,7 +21,7 @@ demo: toolchain
 	-guest/packages.sh
 	@command -v cc > /dev/null || guest/packages.sh build-essential
 	cargo build --locked --release --package coalesce-target --package coalesce-load --package coalesce-demo
-	target/release/coalesce-demo $(if $(LONG),--long)
+	$(or $(CARGO_TARGET_DIR),target)/release/coalesce-demo $(if $(LONG),--long)
 
 test: toolchain
 	scripts/test.sh
