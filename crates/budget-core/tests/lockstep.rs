@@ -93,9 +93,9 @@ fn agrees_with_the_reference() {
         ("probe", 300),
         ("licensed", 1_000),
         ("starved", 100),
-        ("alone", 20),
-        ("not alone", 20),
-        ("too dear a trial", 5),
+        ("alone", 50),
+        ("not alone", 40),
+        ("too dear a trial", 10),
         ("storm", 10_000),
         ("forgotten with some held", 100),
     ]);

@@ -459,14 +459,12 @@ fn a_trial_ends_when_it_costs_too_much() {
     let mut guest = Guest::new(PARAMS, 16);
     (0..100).for_each(|_| guest.step());
     guest.budget.allow(guest.now, Allowance { level: Level::Trial, limit: 8, evidence: 3, ..Allowance::STRICT });
-    let mut at_the_end = None;
-    for _ in 0..10_000 {
+    let _ = (0..10_000).find(|_| {
         guest.step();
-        if guest.budget.level() != Level::Trial {
-            at_the_end.get_or_insert(spent(&guest.budget));
-        }
-    }
-    let (held, spent) = at_the_end.unwrap();
+        guest.budget.level() != Level::Trial
+    });
+    assert_eq!(guest.budget.level(), Level::Strict);
+    let (held, spent) = spent(&guest.budget);
     let may_be = (spent - held) / 10 + guest.budget.config().learning_of(spent);
     assert!((may_be / 2..=may_be).contains(&held), "{held} of {spent}, of {may_be} that it may");
 }
