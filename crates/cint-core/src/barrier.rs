@@ -51,8 +51,9 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
         sequence.map(|sequence| ticket(group, sequence))
     }
 
-    /// Notes a completed or aborted command, and returns what it means for a policy. `event`: what it would mean without a tracker, and
-    /// does without a ticket; a Barrier is the end of its batch whatever became of it. A ticket that was never issued, or is passed twice, gives [`Event::Error`].
+    /// Notes a completed or aborted command, and returns what it means for a policy. `event`: what it would mean without a
+    /// tracker, and does without a ticket; a Barrier is the end of its batch whatever became of it. A ticket that was never
+    /// issued, or is passed twice, gives [`Event::Error`].
     #[must_use]
     pub fn on_completion(&mut self, ticket: Option<Ticket>, event: impl Into<Event>) -> Event {
         let Some((group, sequence)) = ticket.map(parts) else { return event.into() };

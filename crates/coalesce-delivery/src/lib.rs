@@ -185,11 +185,10 @@ impl<E, P: Policy> Delivery<E, P> {
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before, in ns.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        match self.held_since.is_empty() {
-            true => None,
-            false if self.is_forgotten() => Some(0),
-            false => self.policy.deadline(),
+        if self.held_since.is_empty() {
+            return None;
         }
+        if self.is_forgotten() { Some(0) } else { self.policy.deadline() }
     }
 
     /// Whether completions are held of which the policy does not know, as it was changed while there was no ring.

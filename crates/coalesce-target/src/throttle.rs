@@ -64,6 +64,12 @@ impl RatesChange {
     }
 }
 
+impl From<Rates> for RatesChange {
+    fn from(Rates { iops, bytes_per_second }: Rates) -> Self {
+        Self { iops: Some(iops), bytes_per_second: Some(bytes_per_second) }
+    }
+}
+
 /// Levels count billionths of a token, so what a rate gives in a nanosecond is a whole number.
 const TOKEN: i128 = 1_000_000_000;
 /// The time in which an empty bucket becomes full, in ns: that of QEMU's throttle groups without a burst.
@@ -151,7 +157,7 @@ impl Throttle {
     #[must_use]
     pub fn new(rates: Rates) -> Self {
         let throttle = Self::default();
-        throttle.change(RatesChange { iops: Some(rates.iops), bytes_per_second: Some(rates.bytes_per_second) }, 0);
+        throttle.change(rates.into(), 0);
         throttle
     }
 
@@ -222,7 +228,7 @@ mod tests {
     }
 
     fn set(throttle: &Throttle, iops: u64, bytes_per_second: u64, now: u64) {
-        throttle.change(RatesChange { iops: Some(iops), bytes_per_second: Some(bytes_per_second) }, now);
+        throttle.change(Rates { iops, bytes_per_second }.into(), now);
     }
 
     /// Takes as many requests of `bytes` as it may at `now`, at most `most`.

@@ -129,9 +129,10 @@ impl World {
         let mark = request.mark;
         let line = &mut self.lines[cpu as usize].line;
         let interrupt = line.complete(self.now, mark, self.faults.class(), slice_end, id);
-        if interrupt.is_some() || !line.wants_batch_end() {
-            self.after(cpu, interrupt);
-        } // else the end of the batch arms what is left
+        if interrupt.is_none() && line.wants_batch_end() {
+            return; // the end of the batch arms what is left
+        }
+        self.after(cpu, interrupt);
     }
 
     /// After every call of a line: what it decided is done, and its deadline is armed.
