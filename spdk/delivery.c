@@ -175,7 +175,9 @@ bool delivery_should_interrupt(struct delivery *delivery, uint64_t now)
     if (delivery_is_bypassed(delivery))
         return true;
     delivery_decide(delivery, now);
-    if (!delivery->is_due && delivery->deadline <= now)
+    // What waits for the end of a poll is not due before it, although its deadline has passed.
+    bool waits_for_batch_end = delivery->is_batch_open && delivery->wants_batch_end;
+    if (!delivery->is_due && !waits_for_batch_end && delivery->deadline <= now)
         apply(delivery, coalesce_policy_on_deadline(delivery->policy, now));
     return delivery->is_due || delivery->held == 0;
 }

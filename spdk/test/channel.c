@@ -1,4 +1,4 @@
-// Devices and channels on SPDK's own threads, which this test polls by hand.
+// Devices, channels and queues on SPDK's own threads, which this test polls by hand.
 #include "../channel.h"
 
 #include <spdk/env.h>
@@ -169,6 +169,40 @@ static void the_longest_times_in_ns_are_valid_with_every_clock(void)
             fprintf(stderr, "%s\n", message), abort();
 }
 
+// As a device asks after each completion: SPDK's vfio-user transport without adaptive interrupts.
+static unsigned interrupts_of_a_poll(const char *policy)
+{
+    struct delivery delivery;
+    int rc = delivery_init(&delivery, policy, 64);
+    assert(rc == 0);
+    unsigned interrupts = 0;
+    for (uint32_t in_flight = 16; in_flight > 8; in_flight--) {
+        coalesce_mark mark = delivery_plain_mark;
+        delivery_complete(&delivery, in_flight, &mark, COALESCE_CLASS_IO);
+        if (delivery_should_interrupt(&delivery, delivery_now())) {
+            delivery_interrupted(&delivery, delivery_now(), true);
+            interrupts++;
+        }
+    }
+    delivery_end_batch(&delivery, delivery_now());
+    if (delivery.held > 0 && delivery_should_interrupt(&delivery, delivery_now())) {
+        delivery_interrupted(&delivery, delivery_now(), true);
+        interrupts++;
+    }
+    assert(delivery.held == 0);
+    delivery_fini(&delivery);
+    return interrupts;
+}
+
+static void what_waits_for_the_end_of_a_poll_is_not_due_before_it(void)
+{
+    assert(interrupts_of_a_poll("none") == 8);
+    assert(interrupts_of_a_poll("batch") == 2); // the first at once
+    assert(interrupts_of_a_poll("spdk_vhost") == 1);
+    assert(interrupts_of_a_poll("cint:delta=0,max_hold=off,in_flight=off") == 1);
+    assert(interrupts_of_a_poll("cint:delta=0,max_hold=100us,in_flight=off") == 1);
+}
+
 int main(void)
 {
     struct spdk_env_opts opts = {.opts_size = sizeof(opts)};
@@ -184,6 +218,7 @@ int main(void)
     spdk_set_thread(threads[0]);
     irq_channels_init();
 
+    what_waits_for_the_end_of_a_poll_is_not_due_before_it();
     every_queue_of_a_device_is_visited_once_on_its_thread();
     a_stopped_queue_starts_again_if_it_is_large_enough();
     queues_of_removed_devices_are_freed();

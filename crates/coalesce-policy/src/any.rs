@@ -161,6 +161,7 @@ impl Policy for AnyPolicy {
     }
 
     /// What is held until the end of a batch alone is due at once for a caller that does not call [`on_batch_end`](Policy::on_batch_end).
+    /// One that does looks at deadlines between batches, not between the completions of one.
     fn deadline(&self) -> Option<u64> {
         self.policy.deadline().or_else(|| self.waits_for_batch_end().then_some(0))
     }

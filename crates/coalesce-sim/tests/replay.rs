@@ -265,6 +265,17 @@ fn what_a_trace_says_reaches_the_policy() {
     assert!(stats.delivered().all(|(name, count)| name != "barrier" || count == 0), "{stats:?}");
 }
 
+/// What completes at one instant is found by one poll: a policy that waits for its end interrupts once for it.
+#[test]
+fn a_poll_is_not_cut_short_by_what_is_due_without_its_end() {
+    let line = |time: u64, event: &str, id: u64| format!(r#"{{"time_ns":{time},"event":"{event}","id":{id}}}"#) + "\n";
+    let text: String =
+        (0..10).map(|id| line(1000, "submit", id)).chain((0..10).map(|id| line(9000, "complete", id))).collect();
+    let policies = ["batch", "cint:delta=0,max_hold=off,in_flight=off", "spdk_vhost"];
+    let interrupts: Vec<_> = run(&text, &policies).outcomes.iter().map(|outcome| outcome.interrupts).collect();
+    assert_eq!(interrupts, [2, 1, 1]); // batch: the first at once
+}
+
 #[test]
 fn a_malformed_line_is_named() {
     for (name, wrong, says) in [
