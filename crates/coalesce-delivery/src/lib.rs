@@ -193,7 +193,7 @@ impl<E, P: Policy> Delivery<E, P> {
 
     /// Whether completions are held of which the policy does not know, as it was changed while there was no ring.
     fn is_forgotten(&self) -> bool {
-        !self.held_since.is_empty() && self.policy.held() == 0
+        (self.policy.held() as usize) < self.held_since.len()
     }
 
     /// A request is submitted. Returns its mark, which the caller passes when the request completes or is cancelled.
@@ -268,7 +268,7 @@ impl<E, P: Policy> Delivery<E, P> {
         }
         let decision = self.act(ring, now, decision)?;
         // A consumer makes room only when it knows of completions.
-        let may_hold = ring.may_hold() && self.unposted.len() < ring.room();
+        let may_hold = ring.may_hold() && self.unposted.len() < ring.room() && !self.is_forgotten();
         if self.held_since.is_empty() || may_hold { Ok(decision) } else { self.flush(ring, now) }
     }
 

@@ -219,6 +219,22 @@ fn what_is_held_is_due_at_once_after_a_change_without_a_ring() {
     }
 }
 
+/// Also where something completes before anybody looks at the deadline, and the new policy holds it.
+#[test]
+fn what_was_held_before_a_change_without_a_ring_does_not_wait_for_the_next_completion_s_deadline() {
+    let (mut delivery, mut ring) = holding_two(IN_ORDER);
+    let spec = "nvme:thr=255,time=25500us".parse().unwrap();
+    assert!(delivery.reconfigure::<Slots>(None, 3000, spec).unwrap().is_ok());
+    ring.done();
+    assert_eq!(delivery.deadline(), Some(0));
+    let _ = delivery.complete(&mut ring, 4000, 3, &PLAIN).unwrap();
+    assert!(
+        ring.done().contains(&Interrupted) || delivery.deadline().is_some_and(|deadline| deadline <= 4000),
+        "it waits until {:?}",
+        delivery.deadline()
+    );
+}
+
 /// `spdk_vhost` may hold for minutes.
 #[test]
 fn a_long_hold_counts_as_long_as_it_was() {
