@@ -100,14 +100,15 @@ impl coalesce_budget_config {
     pub(crate) fn params(&self) -> Result<Params, Refused> {
         let ooo = switch(COALESCE_FIELD_OOO, self.ooo)?;
         zero(self.reserved)?;
-        let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
+        let storm_shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?;
         Ok(Params {
             tick_hz: self.tick_hz,
             budget: Share::basis_points(narrow(COALESCE_FIELD_BUDGET, self.budget, Field::Budget.range())?),
             max_hold_ns: self.max_hold_ns,
             thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
             ooo,
-            storm: (self.storm_max_rate != 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }),
+            storm: (self.storm_max_rate != 0)
+                .then_some(StormParams { max_rate: self.storm_max_rate, shift: storm_shift }),
         })
     }
 }

@@ -83,7 +83,7 @@ impl coalesce_cint_config {
     pub(crate) fn params(&self) -> Result<Params, Refused> {
         let ooo = switch(COALESCE_FIELD_OOO, self.ooo)?;
         zero(self.reserved)?;
-        let shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?.min(u8::MAX.into()) as u8;
+        let storm_shift = narrow(COALESCE_FIELD_STORM_SHIFT, self.storm_shift, (5, 16))?;
         let in_flight = narrow(COALESCE_FIELD_IN_FLIGHT, self.in_flight, Field::InFlight.range())?;
         Ok(Params {
             tick_hz: self.tick_hz,
@@ -91,7 +91,8 @@ impl coalesce_cint_config {
             thr: narrow(COALESCE_FIELD_THR, self.thr, Field::Thr.range())?,
             ooo,
             max_hold_ns: (self.max_hold_ns != COALESCE_NEVER).then_some(self.max_hold_ns),
-            storm: (self.storm_max_rate != 0).then_some(StormParams { max_rate: self.storm_max_rate, shift }),
+            storm: (self.storm_max_rate != 0)
+                .then_some(StormParams { max_rate: self.storm_max_rate, shift: storm_shift }),
             in_flight: (in_flight != 0).then_some(in_flight),
         })
     }

@@ -37,9 +37,9 @@ impl From<ConfigError> for coalesce_error {
     }
 }
 
-/// A parameter that has 32 bits in C and 16 in the machine.
-pub(crate) fn narrow(field: u32, value: u32, range: (u64, u64)) -> Result<u16, coalesce_error> {
-    u16::try_from(value).map_err(|_| coalesce_error::new(field, value.into(), range))
+/// A parameter that has 32 bits in C and fewer in the machine.
+pub(crate) fn narrow<T: TryFrom<u32>>(field: u32, value: u32, range: (u64, u64)) -> Result<T, coalesce_error> {
+    T::try_from(value).map_err(|_| coalesce_error::new(field, value.into(), range))
 }
 
 /// A parameter that is 0 or 1.

@@ -165,6 +165,25 @@ fn an_error_is_a_sentence() {
     assert_eq!(unsafe { coalesce_error_print(null(), null_mut(), 0) }, 0);
 }
 
+/// Whatever of it fits into the machine's field.
+#[test]
+fn an_error_has_the_value_that_was_given() {
+    for storm_shift in [4, 17, 255, 256, 300, 65_535, 65_536, u32::MAX] {
+        let mut error = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
+        // SAFETY: all of it is ours, and zeroes are such a configuration and such a state.
+        let status = unsafe {
+            let (mut config, mut state) = (zeroed::<coalesce_cint_config>(), zeroed::<coalesce_cint_state>());
+            coalesce_cint_config_default(&raw mut config, size_of_val(&config), HZ);
+            (config.storm_max_rate, config.storm_shift) = (100_000, storm_shift);
+            coalesce_cint_init(&raw mut state, size_of_val(&state), &raw const config, &raw mut error)
+        };
+        assert_eq!(
+            (status, error.field, error.value),
+            (COALESCE_E_CONFIG, COALESCE_FIELD_STORM_SHIFT, storm_shift.into())
+        );
+    }
+}
+
 #[test]
 fn decisions_are_counted_by_their_reason() {
     let mut stats = coalesce_stats { decisions: [0; 64] };
