@@ -165,6 +165,33 @@ static void what_feature_08h_holds_is_delivered_when_it_changes(void)
     }
 }
 
+// A policy that is refused changes nothing: `auto` still holds the first of many.
+static uint32_t refused_policy, refused_storm_rate;
+static void a_policy_that_is_refused_leaves_the_one_in_force(void)
+{
+    if (step == 1)
+        set_feature(1, FEATURE_POLICY, POLICY_AUTO);
+    if (step == 2) {
+        expect(host_memory.cq[0][0].dword[3] >> 17 == STATUS_SUCCESS, "auto is refused");
+        registers.doorbell[0].cq_head = 1;
+        set_feature(2, FEATURE_POLICY, refused_policy);
+        host_memory.sq[0][1].dword[12] = refused_storm_rate;
+    }
+    if (step == 3) {
+        expect(host_memory.cq[0][1].dword[3] >> 17 == STATUS_INVALID_FIELD, "a policy is not refused");
+        registers.doorbell[0].cq_head = 2;
+        read_blocks(24);
+    }
+    if (step == 4) {
+        started_count = 1;
+        complete_all();
+    }
+    if (step == 5) {
+        expect(!(registers.cause[0] & CAUSE_NORMAL), "after a refusal auto holds nothing any more");
+        registers.cc = 0;
+    }
+}
+
 static void run(void (*what)(void))
 {
     memset(&registers, 0, sizeof registers);
@@ -180,5 +207,9 @@ int main(void)
     run(what_was_rung_first_counts_first);
     for (new_threshold = 1; new_threshold <= 4; new_threshold += 3)
         run(what_feature_08h_holds_is_delivered_when_it_changes);
+    refused_policy = POLICIES;
+    run(a_policy_that_is_refused_leaves_the_one_in_force);
+    refused_policy = POLICY_CINT, refused_storm_rate = 7000; // cint's max_hold is shorter than its interval, the budget's is not
+    run(a_policy_that_is_refused_leaves_the_one_in_force);
     return failures != 0;
 }

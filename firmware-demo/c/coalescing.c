@@ -85,14 +85,16 @@ bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rat
     cint.storm_max_rate = budget.storm_max_rate = storm_rate;
     cint.storm_shift = budget.storm_shift = STORM_SHIFT;
 
+    struct coalescing next = *c; // one that is refused changes nothing
     coalesce_status of_budget = policy == POLICY_AUTO
-                                    ? coalesce_auto_init(&c->regulated, sizeof c->regulated, &budget, NULL)
-                                    : coalesce_budget_init(&c->regulated.budget, sizeof c->regulated.budget, &budget, NULL);
-    bool is_good = policy < POLICIES && coalesce_vic_init(&c->vic, sizeof c->vic, &vic, NULL) == COALESCE_OK &&
-                   coalesce_cint_init(&c->cint, sizeof c->cint, &cint, NULL) == COALESCE_OK && of_budget == COALESCE_OK &&
-                   coalesce_window_init(c->window, sizeof c->window, WINDOW, NULL) == COALESCE_OK;
+                                    ? coalesce_auto_init(&next.regulated, sizeof next.regulated, &budget, NULL)
+                                    : coalesce_budget_init(&next.regulated.budget, sizeof next.regulated.budget, &budget, NULL);
+    bool is_good = policy < POLICIES && coalesce_vic_init(&next.vic, sizeof next.vic, &vic, NULL) == COALESCE_OK &&
+                   coalesce_cint_init(&next.cint, sizeof next.cint, &cint, NULL) == COALESCE_OK && of_budget == COALESCE_OK &&
+                   coalesce_window_init(next.window, sizeof next.window, WINDOW, NULL) == COALESCE_OK;
+    next.policy = policy;
     if (is_good)
-        c->policy = policy;
+        *c = next;
     return is_good;
 }
 
