@@ -63,6 +63,22 @@ fn a_burst_is_one_edge_at_its_deadline_and_an_urgent_command_one_at_once() {
     assert_eq!(edges.get(), 2, "nothing is held");
 }
 
+/// One line, and the host reaps everything at each edge: an Urgent's edge is for what is held, too.
+#[test]
+fn an_urgent_command_s_edge_covers_the_burst() {
+    let (edges, channel) = (Cell::new(0), Channel::<NoopRawMutex, _, 8>::new());
+    let mut task = pin!(coalesce(channel.receiver(), Line(&edges), config().unwrap()));
+    run(&mut task);
+    for hint in [Hint::Plain, Hint::Urgent] {
+        channel.try_send(command(hint)).unwrap();
+    }
+    run(&mut task);
+    assert_eq!(edges.get(), 1);
+    MockDriver::get().advance(Duration::from_secs(1));
+    run(&mut task);
+    assert_eq!(edges.get(), 1, "an edge for nothing: the host has reaped all at the Urgent's");
+}
+
 /// With Δ = 0 there is no deadline: a burst ends with what came together.
 #[test]
 fn a_burst_without_a_deadline_is_one_edge() {
