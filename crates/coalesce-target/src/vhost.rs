@@ -30,7 +30,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::{info, warn};
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
@@ -45,7 +45,9 @@ use virtio_bindings::bindings::virtio_blk::{
 };
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
-use vm_memory::{GuestAddress, GuestMemory as _, GuestMemoryBackend as _, GuestMemoryRegion as _, Permissions};
+use vm_memory::{
+    GuestAddress, GuestMemory as _, GuestMemoryBackend as _, GuestMemoryRegion as _, Permissions, VolatileMemory as _,
+};
 use vmm_sys_util::eventfd::EventFd;
 use vring::{Broken, Position, Setup, Vring};
 
@@ -55,6 +57,11 @@ pub const QUEUE_SIZE_MAX: u16 = 1024;
 const MEMORY_SLOTS: u64 = 509;
 /// The largest in-flight record, in bytes: the size of a huge page, and more than all queues need.
 pub const INFLIGHT_LEN_MAX: u64 = 2 << 20;
+
+/// Bytes of an in-flight record behind those of its queues: the first says how the guest has set its write cache. 0: not yet.
+const CACHE_MODE_LEN: u64 = 64;
+const WRITE_BACK: u8 = 1;
+const WRITE_THROUGH: u8 = 2;
 
 /// A region of guest memory. The front end gives the addresses of rings in its own address space, so the region's place
 /// there is needed too.
@@ -129,6 +136,7 @@ pub struct Connection {
     memory: Arc<GuestMemory>,
     rings: Vec<RingState>,
     inflight: Option<InflightRegion>,
+    cache_mode_at: Option<usize>, // in the in-flight record, if that has room for it
     log: Option<Arc<DirtyLog>>,
     next_channel: Option<UnixStream>, // of the message that is about to be handled
     channel: Option<UnixStream>,      // on which the front end hears from here
@@ -149,6 +157,7 @@ impl Connection {
             memory: Arc::default(),
             rings,
             inflight: None,
+            cache_mode_at: None,
             log: None,
             next_channel: None,
             channel: None,
@@ -360,7 +369,26 @@ impl Connection {
         let region =
             SharedMapping::new(file, inflight.mmap_offset, size, Protection::ReadWrite, self.front_end.clone())?;
         self.inflight = Some(InflightRegion { region: Arc::new(region), entries: inflight.queue_size });
+        self.cache_mode_at = (size >= len + CACHE_MODE_LEN).then_some(len as usize);
+        match self.cache_mode().map(|mode| mode.load(Ordering::Acquire)) {
+            Some(WRITE_BACK) => self.disk.write_back.store(true, Ordering::Relaxed),
+            Some(WRITE_THROUGH) => self.disk.write_back.store(false, Ordering::Relaxed),
+            _ => self.record_cache_mode(),
+        }
         Ok(())
+    }
+
+    /// Where the in-flight record says how the guest has set its write cache. A guest that has switched it off sends no flushes, and
+    /// its front end says so once only: QEMU does not repeat SET_CONFIG when it connects again.
+    fn cache_mode(&self) -> Option<&AtomicU8> {
+        self.inflight.as_ref()?.region.get_atomic_ref(self.cache_mode_at?).ok()
+    }
+
+    fn record_cache_mode(&self) {
+        if let Some(mode) = self.cache_mode() {
+            let is_write_back = self.disk.write_back.load(Ordering::Relaxed);
+            mode.store(if is_write_back { WRITE_BACK } else { WRITE_THROUGH }, Ordering::Release);
+        }
     }
 
     fn check_inflight(&self, inflight: &VhostUserInflight) -> Result<()> {
@@ -438,12 +466,13 @@ impl VhostUserBackendReqHandlerMut for Connection {
     /// the device's.
     fn reset_device(&mut self) -> Answer<()> {
         self.stop_all();
+        self.disk.write_back.store(true, Ordering::Relaxed);
+        self.record_cache_mode();
         if let Some(inflight) = self.inflight.take() {
             (0..self.rings.len()).for_each(|index| inflight.forget(index));
         }
         self.rings.fill_with(RingState::default);
         self.features = 0;
-        self.disk.write_back.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -617,6 +646,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
         answer("SET_CONFIG", || match (offset, bytes) {
             (blk::CONFIG_WRITEBACK, [value @ 0..=1]) => {
                 self.disk.write_back.store(*value == 1, Ordering::Relaxed);
+                self.record_cache_mode();
                 Ok(())
             }
             _ => bail!("{bytes:?} at {offset}: only writeback (at 32) can be set, to 0 or 1"),
@@ -631,7 +661,7 @@ impl VhostUserBackendReqHandlerMut for Connection {
     fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Answer<(VhostUserInflight, File)> {
         answer("GET_INFLIGHT_FD", || {
             self.check_inflight(wanted)?;
-            let size = inflight_len(wanted);
+            let size = inflight_len(wanted) + CACHE_MODE_LEN;
             let file = File::from(memfd_create(c"inflight", MFdFlags::MFD_CLOEXEC)?);
             (&file).write_all(&vec![0; usize::try_from(size)?])?; // the sandbox refuses ftruncate
             let inflight = VhostUserInflight::new(size, 0, wanted.num_queues, wanted.queue_size);

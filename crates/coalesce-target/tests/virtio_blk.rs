@@ -1692,3 +1692,30 @@ fn warns_of_an_empty_ring(event_idx: bool) {
     kick(&target, &mut driver, 1, 3);
     assert_eq!(target.log().matches(WARNING).count(), 1, "{}", target.log());
 }
+
+/// A guest that has switched its write cache off sends no flushes. QEMU says that once (SET_CONFIG), and not again when it connects to
+/// the next process.
+#[test]
+fn a_write_cache_that_is_off_stays_off_after_a_restart() {
+    let (directory, image) = image();
+    let mut target = Target::start_in(directory, &[Disk::file("f", &image)]);
+    let mut driver = Driver::start_with_inflight(&target.path("f"), &Setup::new(1, 64));
+    assert_eq!(driver.config(32, 1), [1]);
+    driver.set_config(32, &[0]).unwrap();
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        target.signal(signal);
+        target.wait();
+        target = target.restart();
+        driver.reconnect(&target.path("f"));
+        assert_eq!(driver.config(32, 1), [0], "{signal}");
+        assert_eq!(driver.queue().run(Op::Write(0, &[7; 4096])).status, OK);
+    }
+    driver.set_config(32, &[1]).unwrap();
+    let target = target.restart();
+    driver.reconnect(&target.path("f"));
+    assert_eq!(driver.config(32, 1), [1]);
+    drop(driver);
+    // Another guest has a record of its own.
+    let driver = Driver::start_with_inflight(&target.path("f"), &Setup::new(1, 64));
+    assert_eq!(driver.config(32, 1), [1]);
+}
