@@ -287,3 +287,23 @@ fn what_is_no_channel_ends_only_its_connection() {
     assert_serves(&target.path("disk"));
     target.assert_sound();
 }
+
+/// One waits for what is in flight beyond the new end, and says its size again and again. Another size that is set meanwhile must
+/// stay.
+#[test]
+fn of_two_sizes_that_are_set_at_once_the_later_one_is_in_force() {
+    let target = Target::start(&[Disk::memory("disk", "1M").line("latency = \"1s\"")]);
+    let (mut driver, _heard) = listening(&target);
+    let queue = driver.queue();
+    let head = queue.prepare(0, &Op::Read(2040, 4096));
+    queue.offer(head);
+    queue.publish();
+    wait_until("it is in flight", || target.count("disk", 0, "in_flight") == 1);
+    let smaller = Asked::new(&target, "resize", &json!({ "ctrlr": "disk", "size": "512K" }));
+    wait_until("it is smaller", || capacity(&driver) == 1024);
+    let larger = Asked::new(&target, "resize", &json!({ "ctrlr": "disk", "size": "2M" }));
+    assert_eq!(larger.answer().unwrap()["size"], 2 * MIB);
+    let said = smaller.answer();
+    assert_eq!(capacity(&driver), 4096, "the one that was asked for later; {said:?}");
+    assert!(said.unwrap_err().contains("was given another size meanwhile"));
+}

@@ -29,6 +29,7 @@ struct State {
     restarts: u64,
     policies: Vec<PolicyChange>, // that a process of the disk has made, for the next one
     size: Option<u64>,           // that it was given
+    resizes: u64,                // that were asked for
     limits: Rates,
 }
 
@@ -168,7 +169,11 @@ impl Disk {
     }
 
     fn process(&self) -> Result<Process> {
-        let process = self.state().process.clone();
+        self.process_in(&self.state())
+    }
+
+    fn process_in(&self, state: &State) -> Result<Process> {
+        let process = state.process.clone();
         let why = if self.config.memory.is_some() { "its memory is lost" } else { "it is being restarted" };
         process.ok_or_else(|| anyhow!("its process has ended: {why}"))
     }
@@ -224,8 +229,9 @@ impl Disk {
         let start = Instant::now();
         let measured: Measured = self.begin(Request::Measure(size))?.wait()?;
         sandbox::raise_file_size(self.process()?.pid, measured.file_len_max)?;
+        let turn = self.begin_resizing();
         loop {
-            let resized: Resized = self.begin(Request::Resize(measured.size))?.wait()?;
+            let resized: Resized = self.ask_to_resize(turn, measured.size)?.wait()?;
             if resized.in_flight_beyond == 0 {
                 return Ok(resized);
             }
@@ -237,6 +243,21 @@ impl Disk {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    fn begin_resizing(&self) -> u64 {
+        let mut state = self.state();
+        state.resizes += 1;
+        state.resizes
+    }
+
+    /// Asked again by who waits for what is in flight: that must not undo a size that was given later.
+    fn ask_to_resize(&self, turn: u64, size: u64) -> Result<Pending> {
+        let state = self.state(); // nobody else begins meanwhile
+        if state.resizes != turn {
+            bail!("was given another size meanwhile");
+        }
+        Ok(self.process_in(&state)?.link.begin(Request::Resize(size), PATIENCE)?)
     }
 
     /// Notes for one queue, or for all, that the guest runs, or does not, for this time. Lost if the disk's process ends.
