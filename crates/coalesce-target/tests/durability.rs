@@ -1,6 +1,7 @@
 //! A flush reaches the disk: shown by a block device of the kernel's that counts them.
 
 mod loop_device;
+mod nvme_host;
 mod raw;
 mod served;
 
@@ -62,4 +63,22 @@ fn without_a_cache_every_write_is_durable() {
         assert!(flushes >= 10, "{flushes} flushes reached the disk for 10 of {op:?}");
     }
     drop(target);
+}
+
+/// NVMe 1.4 §6.9: a read with FUA commits what it reads first. A cache that is off may still have what was written while it was on.
+#[test]
+fn a_read_with_fua_commits_what_was_written_before_the_cache_was_switched_off() {
+    use nvme_host::{DATA, Host, READ, Sqe, WRITE};
+    let directory = tempfile::TempDir::new().unwrap();
+    let Some(device) = device(directory.path()) else { return };
+    let mut host =
+        Host::with(&nvme_host::Setup { file: Some(&device.0), size: 16 << 20, ..nvme_host::Setup::default() });
+    let (mut sq, mut cq) = host.pair(16);
+    assert_eq!(host.io((&mut sq, &mut cq), Sqe::io(WRITE).prps(DATA, 0).blocks(0, 8)), 0);
+    assert_eq!(host.set_feature(6, 0).0, 0);
+    let before = counts(&device);
+    let fua = Sqe::io(READ).dword(12, 1 << 30).prps(DATA, 0).blocks(0, 8);
+    assert_eq!(host.io((&mut sq, &mut cq), fua), 0);
+    let after = counts(&device);
+    assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}: nothing reached the disk");
 }

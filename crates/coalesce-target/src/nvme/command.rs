@@ -98,7 +98,7 @@ impl Parser {
             nvm::READ => {
                 let (offset, len) = transfer(sqe, disk)?;
                 self.map(sqe, memory, len, Access::Write, buffers, data)?;
-                Operation::Read { offset, durable: sqe.fua() && disk.write_back.load(Ordering::Relaxed) }
+                Operation::Read { offset, durable: sqe.fua() } // what was written before the cache was switched off may be in it
             }
             nvm::WRITE => {
                 let (offset, len) = transfer(sqe, disk)?;
