@@ -247,6 +247,14 @@ impl Backend {
         }
     }
 
+    /// Brings everything written before to the medium, and waits for that: not for the thread of a queue.
+    pub fn flush_now(&self) -> Outcome {
+        match self {
+            Self::File(file) => file.flush_now(),
+            Self::Memory(_) => Outcome::Ok,
+        }
+    }
+
     /// Begins an operation.
     pub fn begin(&self, operation: &Operation, buffers: &mut Buffers) -> Step {
         match self {

@@ -391,6 +391,18 @@ impl Connection {
         }
     }
 
+    /// A guest that has switched its write cache off sends no flushes for what it wrote before, be it still in flight. A failure fails
+    /// its flushes from now on, and is logged.
+    fn empty_cache(&self) {
+        for (ring, queue) in self.rings.iter().zip(self.queues.iter()) {
+            if matches!(ring.phase, Phase::Running) {
+                queue.ask(Control::Drain);
+                ring.apply(queue);
+            }
+        }
+        let _ = self.disk.backend.flush_now();
+    }
+
     fn check_inflight(&self, inflight: &VhostUserInflight) -> Result<()> {
         let (queues, most) = (inflight.num_queues, self.queues.len());
         let is_allowed = (1..=most).contains(&usize::from(queues));
@@ -645,8 +657,11 @@ impl VhostUserBackendReqHandlerMut for Connection {
     fn set_config(&mut self, offset: u32, bytes: &[u8], _: VhostUserConfigFlags) -> Answer<()> {
         answer("SET_CONFIG", || match (offset, bytes) {
             (blk::CONFIG_WRITEBACK, [value @ 0..=1]) => {
-                self.disk.write_back.store(*value == 1, Ordering::Relaxed);
+                let was_write_back = self.disk.write_back.swap(*value == 1, Ordering::Relaxed);
                 self.record_cache_mode();
+                if was_write_back && *value == 0 {
+                    self.empty_cache();
+                }
                 Ok(())
             }
             _ => bail!("{bytes:?} at {offset}: only writeback (at 32) can be set, to 0 or 1"),

@@ -82,3 +82,18 @@ fn a_read_with_fua_commits_what_was_written_before_the_cache_was_switched_off() 
     let after = counts(&device);
     assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}: nothing reached the disk");
 }
+
+/// Linux sends no flushes to a disk whose cache it has switched off: what was written before must not stay in the cache.
+#[test]
+fn a_cache_that_is_switched_off_is_emptied() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let Some(device) = device(directory.path()) else { return };
+    let target = Target::start(&[Disk::file("f", &device.0).policy("none")]);
+    let mut driver = Driver::start(&target.path("f"), &Setup::new(1, 64));
+    assert_eq!(driver.queue().run(Op::Write(0, &[7; 4096])).status, OK);
+    let before = counts(&device);
+    driver.set_config(32, &[0]).unwrap();
+    let after = counts(&device);
+    assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}: nothing reached the disk");
+    assert_eq!(driver.queue().run(Op::Read(0, 4096)).data, [7; 4096]);
+}

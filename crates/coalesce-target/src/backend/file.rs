@@ -23,6 +23,8 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 use tracing::error;
 
 /// When an image is locked against other processes.
@@ -331,6 +333,20 @@ impl FileBackend {
         // Checked again, because another flush may have failed meanwhile.
         let is_ok = !self.has_lost_writes.load(Ordering::Relaxed);
         Step::Finished(if is_ok { Outcome::Ok } else { Outcome::Error })
+    }
+
+    pub(super) fn flush_now(&self) -> Outcome {
+        let file = loop {
+            match self.flushes().pop() {
+                Some(file) => break file,
+                None => sleep(Duration::from_millis(1)), // as many as there can be are in flight
+            }
+        };
+        let result = file.sync_data().map_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO), |()| 0);
+        match self.end_flush(file, &mut Buffers::default(), result) {
+            Step::Finished(outcome) => outcome,
+            Step::Submit(_) | Step::Again => Outcome::Error, // it is not interrupted
+        }
     }
 
     fn flushes(&self) -> MutexGuard<'_, Vec<File>> {

@@ -129,6 +129,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_preadv2,
     libc::SYS_pwritev2,
+    libc::SYS_fdatasync,
     libc::SYS_clock_gettime,
     // Connections: messages, their descriptors, memory, eventfds.
     libc::SYS_accept4,
