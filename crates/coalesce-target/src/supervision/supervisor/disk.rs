@@ -228,8 +228,7 @@ impl Disk {
     fn try_resize(&self, size: Option<u64>) -> Result<Resized> {
         let start = Instant::now();
         let measured: Measured = self.begin(Request::Measure(size))?.wait()?;
-        sandbox::raise_file_size(self.process()?.pid, measured.file_len_max)?;
-        let turn = self.begin_resizing();
+        let turn = self.begin_resizing(measured.file_len_max)?;
         loop {
             let resized: Resized = self.ask_to_resize(turn, measured.size)?.wait()?;
             if resized.in_flight_beyond == 0 {
@@ -245,10 +244,12 @@ impl Disk {
         }
     }
 
-    fn begin_resizing(&self) -> u64 {
+    /// Nobody else raises the limit between a look at it and the change.
+    fn begin_resizing(&self, file_len_max: u64) -> Result<u64> {
         let mut state = self.state();
+        sandbox::raise_file_size(self.process_in(&state)?.pid, file_len_max)?;
         state.resizes += 1;
-        state.resizes
+        Ok(state.resizes)
     }
 
     /// Asked again by who waits for what is in flight: that must not undo a size that was given later.
