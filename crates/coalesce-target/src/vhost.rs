@@ -475,11 +475,10 @@ impl VhostUserBackendReqHandlerMut for Connection {
     }
 
     /// Everything that the guest's driver, or the front end for it, sets up anew. Guest memory and the log of dirty pages are not
-    /// the device's.
+    /// the device's. Nor is the mode of the write cache: QEMU keeps the configuration space, also after a reset of its guest (from
+    /// 9.1 on it sends this message then). The next driver reads there that the cache is off, and sends no flushes.
     fn reset_device(&mut self) -> Answer<()> {
         self.stop_all();
-        self.disk.write_back.store(true, Ordering::Relaxed);
-        self.record_cache_mode();
         if let Some(inflight) = self.inflight.take() {
             (0..self.rings.len()).for_each(|index| inflight.forget(index));
         }
