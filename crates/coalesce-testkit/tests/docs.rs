@@ -2,6 +2,7 @@
 //!
 //! Sources are read as text. They are formatted, so an item ends at the first line that is `}` and no more.
 
+use coalesce_decision::{HoldReason, Reason};
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
@@ -468,5 +469,16 @@ fn the_contract_of_the_default_is_the_same_sentence_everywhere() {
         let text = read_to_string(root().join(file)).unwrap().replace('`', "");
         let words = text.split_whitespace().filter(|word| !["//", "///", "//!", ">", "*"].contains(word));
         assert!(words.collect::<Vec<_>>().join(" ").contains(CONTRACT), "{file}");
+    }
+}
+
+#[test]
+fn every_reason_is_in_the_glossary_with_its_meaning() {
+    let glossary = page("glossary.md");
+    let delivered = Reason::ALL.iter().map(|reason| (reason.name(), reason.meaning()));
+    let held = HoldReason::ALL.iter().map(|reason| (reason.name(), reason.meaning()));
+    for (name, meaning) in delivered.chain(held) {
+        let row = format!("\n| `{name}` | {meaning} |\n");
+        assert!(glossary.contains(&row), "docs/glossary.md, Reasons: there is no row{row}");
     }
 }
