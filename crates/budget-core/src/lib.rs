@@ -12,8 +12,8 @@
 )]
 //! A latency budget decides whether a completion interrupts now or waits for more completions:
 //!
-//! Of the time your requests spend, at most 5 % is added by waiting for company, and more only while trials show that it
-//! makes them faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits;
+//! Waiting for company adds at most 5 % to the time your requests spend, and more only while trials show that it makes them
+//! faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits;
 //! no wait is longer than `max_hold`.
 //!
 //! The share, ε, is its main parameter. A storm guard, if there is one, may hold any completion until its interval ends.

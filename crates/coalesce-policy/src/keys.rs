@@ -534,7 +534,7 @@ pub(crate) const CINT: &Family<CintSpec> = &Family {
         Key {
             name: "in_flight",
             kind: count_or_off(cint_core::Field::InFlight.range()),
-            about: "with fewer commands in flight every completion interrupts; n > 1 are held only with 2 * n * in_flight",
+            about: "with fewer commands in flight every completion interrupts; to hold n > 1 of them, 2 * n * in_flight must be in flight",
             get: |p| off_or(p.in_flight.map(|threshold| Value::Number(threshold.into()))),
             set: |p, v| p.in_flight = optional(v).map(|n| narrow(&Value::Number(n))),
         },
@@ -547,7 +547,7 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
     Key {
         name: "budget",
         kind: Kind::Percent(budget_core::Field::Budget.range().0, budget_core::Field::Budget.range().1),
-        about: "of the time that requests spend, at most this share is added by waiting for company",
+        about: "the share that waiting for company may add to the time that requests spend",
         get: |p| Value::Percent(p.budget.as_basis_points().into()),
         set: |p, v| p.budget = Share::basis_points(narrow(v)),
     },
@@ -575,7 +575,7 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
 
 pub(crate) const AUTO: &Family<BudgetSpec> = &Family {
     name: "auto",
-    about: "the default: of the time your requests spend, at most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold",
+    about: "the default: waiting for company adds at most 5 % to the time your requests spend, and more only while trials show that it makes them faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold",
     profiles: &[("default", BudgetSpec::AUTO)],
     keys: BUDGET_KEYS,
 };

@@ -457,7 +457,7 @@ fn algorithm_rs_cites_every_line_of_its_papers() {
 /// What the default policy promises is said in one sentence, everywhere.
 #[test]
 fn the_contract_of_the_default_is_the_same_sentence_everywhere() {
-    const CONTRACT: &str = "f the time your requests spend, at most 5 % is added by waiting for company, and more \
+    const CONTRACT: &str = "aiting for company adds at most 5 % to the time your requests spend, and more \
         only while trials show that it makes them faster; within that, as few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than max_hold";
     for file in [
         "README.md",

@@ -1,6 +1,6 @@
-// A device that spends a latency budget: of the time that the host's requests take, at most 5 % is added by waiting for
-// company. Flash, clock and host are simulated, so every run is the same. The host keeps an account of its own, and
-// checks the promise. It needs nothing but a C library, so it runs on bare metal, too.
+// A device that spends a latency budget: waiting for company adds at most 5 % to the time that the host's requests take.
+// Flash, clock and host are simulated, so every run is the same. The host keeps an account of its own, and checks the
+// promise. It needs nothing but a C library, so it runs on bare metal, too.
 #include <coalesce.h>
 #include <stdio.h>
 #include <stdlib.h>

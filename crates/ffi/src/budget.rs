@@ -46,8 +46,8 @@ pub(crate) fn completion(event: Event, cif: u32, outstanding: u32) -> Completion
     Completion { cif, outstanding, ..Completion::of(event) }
 }
 
-/// Parameters of a latency budget. Start from `coalesce_budget_config_default`: of the time your requests spend, at
-/// most 5 % is added by waiting for company, and more only while trials show that it makes them faster; within that, as
+/// Parameters of a latency budget. Start from `coalesce_budget_config_default`: waiting for company adds at most
+/// 5 % to the time your requests spend, and more only while trials show that it makes them faster; within that, as
 /// few interrupts as it buys; nobody who is marked urgent, and nobody who is alone, waits; no wait is longer than
 /// `max_hold`. A `coalesce_budget_state` makes no trials, so it never adds more; a `coalesce_auto_state` does.
 #[repr(C)]
