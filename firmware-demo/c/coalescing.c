@@ -67,34 +67,52 @@ void coalescing_reset(struct coalescing *c, unsigned queue)
     *c = (struct coalescing){.queue = queue, .policy = POLICY_NVME, .aggregation = {.threshold = 1}};
 }
 
+// The state of a policy that is not in force, or of one that is and begins anew. On an error nothing changes.
+static coalesce_status init(struct coalescing *c, uint32_t policy, uint32_t storm_rate)
+{
+    switch (policy) {
+    case POLICY_NVME:
+        return COALESCE_OK;
+    case POLICY_VIC: {
+        coalesce_vic_config vic;
+        coalesce_vic_config_default(&vic, sizeof vic, BOARD_TICK_HZ);
+        vic.epoch_ns = 1000000;
+        return coalesce_vic_init(&c->vic, sizeof c->vic, &vic, NULL);
+    }
+    case POLICY_CINT:
+    case POLICY_STRICT: {
+        coalesce_cint_config cint;
+        coalesce_cint_config_default(&cint, sizeof cint, BOARD_TICK_HZ);
+        cint.delta_ns = 30000;
+        if (policy == POLICY_STRICT) {
+            cint.delta_ns = cint.max_hold_ns = 1000000;
+            cint.in_flight = 0;
+        }
+        cint.storm_max_rate = storm_rate;
+        cint.storm_shift = STORM_SHIFT;
+        coalesce_status status = coalesce_cint_init(&c->cint, sizeof c->cint, &cint, NULL);
+        return status == COALESCE_OK ? coalesce_window_init(c->window, sizeof c->window, WINDOW, NULL) : status;
+    }
+    case POLICY_BUDGET:
+    case POLICY_AUTO: {
+        coalesce_budget_config budget;
+        coalesce_budget_config_default(&budget, sizeof budget, BOARD_TICK_HZ);
+        budget.max_hold_ns = 200000;
+        budget.storm_max_rate = storm_rate;
+        budget.storm_shift = STORM_SHIFT;
+        return policy == POLICY_AUTO ? coalesce_auto_init(&c->regulated, sizeof c->regulated, &budget, NULL)
+                                     : coalesce_budget_init(&c->regulated.budget, sizeof c->regulated.budget, &budget, NULL);
+    }
+    default:
+        return COALESCE_E_CONFIG;
+    }
+}
+
 bool coalescing_choose(struct coalescing *c, uint32_t policy, uint32_t storm_rate)
 {
-    coalesce_vic_config vic;
-    coalesce_vic_config_default(&vic, sizeof vic, BOARD_TICK_HZ);
-    vic.epoch_ns = 1000000;
-    coalesce_cint_config cint;
-    coalesce_cint_config_default(&cint, sizeof cint, BOARD_TICK_HZ);
-    cint.delta_ns = 30000;
-    if (policy == POLICY_STRICT) {
-        cint.delta_ns = cint.max_hold_ns = 1000000;
-        cint.in_flight = 0;
-    }
-    coalesce_budget_config budget;
-    coalesce_budget_config_default(&budget, sizeof budget, BOARD_TICK_HZ);
-    budget.max_hold_ns = 200000;
-    cint.storm_max_rate = budget.storm_max_rate = storm_rate;
-    cint.storm_shift = budget.storm_shift = STORM_SHIFT;
-
-    struct coalescing next = *c; // one that is refused changes nothing
-    coalesce_status of_budget = policy == POLICY_AUTO
-                                    ? coalesce_auto_init(&next.regulated, sizeof next.regulated, &budget, NULL)
-                                    : coalesce_budget_init(&next.regulated.budget, sizeof next.regulated.budget, &budget, NULL);
-    bool is_good = policy < POLICIES && coalesce_vic_init(&next.vic, sizeof next.vic, &vic, NULL) == COALESCE_OK &&
-                   coalesce_cint_init(&next.cint, sizeof next.cint, &cint, NULL) == COALESCE_OK && of_budget == COALESCE_OK &&
-                   coalesce_window_init(next.window, sizeof next.window, WINDOW, NULL) == COALESCE_OK;
-    next.policy = policy;
+    bool is_good = init(c, policy, storm_rate) == COALESCE_OK;
     if (is_good)
-        *c = next;
+        c->policy = policy;
     return is_good;
 }
 

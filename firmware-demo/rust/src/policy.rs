@@ -45,29 +45,24 @@ enum Machine {
 
 impl Machine {
     fn new(choice: Choice, storm_rate: u32) -> Result<Self, ()> {
-        let vic = vic_core::Params { tick_hz: TICK_HZ.into(), epoch_ns: 1_000_000, ..vic_core::Params::DEFAULT };
-        let vic = vic_core::Config::new(vic).map_err(|_| ())?;
+        let tick_hz = TICK_HZ.into();
         let storm = (storm_rate > 0).then_some(StormParams { max_rate: storm_rate.into(), shift: STORM_SHIFT });
-        let mut cint =
-            cint_core::Params { tick_hz: TICK_HZ.into(), delta_ns: 30_000, storm, ..cint_core::Params::DEFAULT };
-        if choice == Choice::Strict {
-            (cint.delta_ns, cint.max_hold_ns, cint.in_flight) = (1_000_000, Some(1_000_000), None);
-        }
-        let cint = Cint::new(cint_core::Config::new(cint).map_err(|_| ())?);
-        let budget = budget_core::Params {
-            tick_hz: TICK_HZ.into(),
-            max_hold_ns: 200_000,
-            storm,
-            ..budget_core::Params::DEFAULT
+        let vic = || vic_core::Params { tick_hz, epoch_ns: 1_000_000, ..vic_core::Params::DEFAULT };
+        let cint = || cint_core::Params { tick_hz, delta_ns: 30_000, storm, ..cint_core::Params::DEFAULT };
+        let strict =
+            || cint_core::Params { delta_ns: 1_000_000, max_hold_ns: Some(1_000_000), in_flight: None, ..cint() };
+        let budget = || {
+            let params = budget_core::Params { tick_hz, max_hold_ns: 200_000, storm, ..budget_core::Params::DEFAULT };
+            budget_core::Config::new(params).map_err(|_| ())
         };
-        let budget = budget_core::Config::new(budget).map_err(|_| ())?;
+        let new_cint = |params| cint_core::Config::new(params).map(Cint::new).map_err(|_| ());
         Ok(match choice {
             Choice::Nvme => Self::Nvme,
-            Choice::Vic => Self::Vic(Vic::new(vic)),
-            Choice::Cint => Self::Cint(cint),
-            Choice::Strict => Self::Strict(Strict::new(cint)),
-            Choice::Budget => Self::Budget(Budget::new(budget)),
-            Choice::Auto => Self::Auto(Auto::new(budget)),
+            Choice::Vic => Self::Vic(Vic::new(vic_core::Config::new(vic()).map_err(|_| ())?)),
+            Choice::Cint => Self::Cint(new_cint(cint())?),
+            Choice::Strict => Self::Strict(Strict::new(new_cint(strict())?)),
+            Choice::Budget => Self::Budget(Budget::new(budget()?)),
+            Choice::Auto => Self::Auto(Auto::new(budget()?)),
         })
     }
 }
