@@ -3,6 +3,8 @@
 //! By Little's law the time that all requests spend is the integral of *outstanding*, and the part of it that holding adds
 //! is the integral of *held*. The credit is ε times the rest of the first minus the second, with an upper limit.
 
+#[cfg(doc)]
+use crate::config::Config;
 use crate::constants::{MOST, SAVED_SHIFT, SHIFT};
 
 /// The commands of one interrupt vector, and what their time has earned and holding has cost.
@@ -23,8 +25,8 @@ pub(crate) struct Account {
     reaping: u16,
     /// Posted, and covered by no interrupt.
     pub(crate) held: u16,
-    /// Urgents that interrupted alone while others were held.
-    pub(crate) overtook: u16,
+    /// The most that are held, if there is no storm: [`Config::room`], less by 1 for each Urgent that interrupts alone meanwhile.
+    pub(crate) room: u16,
 }
 
 /// The least credit.
@@ -41,8 +43,9 @@ pub(crate) struct Settled {
 }
 
 impl Account {
-    pub(crate) const NEW: Self =
-        Self { credit: 0, request_time: 0, held_time: 0, not_yet: 0, in_flight: 0, reaping: 0, held: 0, overtook: 0 };
+    pub(crate) const fn new(room: u16) -> Self {
+        Self { credit: 0, request_time: 0, held_time: 0, not_yet: 0, in_flight: 0, reaping: 0, held: 0, room }
+    }
 
     /// `count` commands are submitted, `since` ticks after the last settlement.
     #[inline(always)]
@@ -61,8 +64,8 @@ impl Account {
 
     /// Nothing is held any more.
     #[inline(always)]
-    pub(crate) const fn release(&mut self) {
-        (self.held, self.overtook) = (0, 0);
+    pub(crate) const fn release(&mut self, room: u16) {
+        (self.held, self.room) = (0, room);
     }
 
     /// Settles for `elapsed` ticks since the last settlement. `in_flight` and `reaping`: at the end of that time, at most

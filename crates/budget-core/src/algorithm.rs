@@ -140,9 +140,8 @@ impl Budget {
     /// Whether one more completion fills `thr`. Urgents that interrupted alone count too: held completions must not block a
     /// queue.
     #[inline(always)]
-    pub(crate) fn is_full(&self) -> bool {
-        let Account { held, overtook, .. } = self.account;
-        u32::from(held).wrapping_add(overtook.into()).wrapping_add(1) >= self.config.thr.into()
+    pub(crate) const fn is_full(&self) -> bool {
+        self.account.held >= self.account.room
     }
 
     /// The net cost of holding `held` completions for `ticks`: what it takes from the credit, minus what `in_flight` commands
@@ -184,13 +183,13 @@ impl Budget {
 
     /// Interrupts for an Urgent alone: what is held stays held, and still costs.
     fn deliver_urgent(&mut self) -> Decision {
-        self.account.overtook = self.account.overtook.saturating_add((self.account.held > 0).into());
+        self.account.room = self.account.room.saturating_sub((self.account.held > 0).into());
         self.guard.interrupt(self.config.storm_interval, self.config.storm_shift);
         Decision::DeliverUrgent
     }
 
     pub(crate) fn drop_held(&mut self) {
-        self.account.release();
+        self.account.release(self.config.room);
         self.flags.set(Flags::DEFERRED, false);
     }
 

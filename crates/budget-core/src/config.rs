@@ -42,7 +42,7 @@ pub struct Config {
     pub(crate) max_hold: u32,
     pub(crate) storm_interval: u32, // 0: no storm guard
     pub(crate) epsilon: u16,        // ε * 2^SHIFT
-    pub(crate) thr: u16,
+    pub(crate) room: u16,           // the most that are held, if there is no storm: one more fills `thr`
     pub(crate) tick_hz: U40,
     pub(crate) storm_shift: u8,
     pub(crate) ooo: bool,
@@ -85,7 +85,8 @@ impl Config {
         };
         #[expect(clippy::cast_possible_truncation, reason = "at most 2^SHIFT / 2")]
         let epsilon = divide((budget.as_basis_points() as u64) << SHIFT, 10_000) as u16;
-        Ok(Self { max_hold, storm_interval, epsilon, thr, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
+        let room = thr.wrapping_sub(1);
+        Ok(Self { max_hold, storm_interval, epsilon, room, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
     }
 
     /// The longest time, in ticks, that a completion is held if deadlines are met on time.

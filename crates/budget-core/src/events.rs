@@ -25,7 +25,7 @@ impl Budget {
             gap8: 0,
             guard: StormGuard::new(config.storm_interval),
             config,
-            account: Account::NEW,
+            account: Account::new(config.room),
             last: 0,
         }
     }
@@ -73,13 +73,15 @@ impl Budget {
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
             self.guard.restart(config.storm_interval);
         }
+        let overtook = self.config.room.saturating_sub(self.account.room);
+        self.account.room = config.room.saturating_sub(overtook);
         (self.config, self.epsilon) = (config, config.epsilon);
         self.limit_gap();
         Ok(match self.own_deadline() {
             _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),
             _ if self.flags.has(Flags::DEFERRED) => self.deliver(Reason::Storm),
             (..=0, reason) => self.end_hold(reason),
-            _ if self.account.held.saturating_add(self.account.overtook) >= config.thr => self.deliver(Reason::Count),
+            _ if self.account.held > self.account.room => self.deliver(Reason::Count),
             _ => match self.broken() {
                 Some(reason) => self.deliver(reason),
                 None => Decision::Hold(HoldReason::Reconfigured),

@@ -36,11 +36,8 @@ impl Budget {
         let elapsed = elapsed as u32;
         let quiet = self.quiet.wrapping_add(elapsed);
         let oldest = self.oldest.wrapping_add(elapsed); // of no use if nothing is held, and may be anything then
-        let is_due = match held {
-            0 => self.config.thr == 1,
-            _ => oldest >= self.config.max_hold || quiet >= self.silence() || self.is_full(),
-        };
-        if is_due {
+        let is_due = held > 0 && (oldest >= self.config.max_hold || quiet >= self.silence());
+        if is_due || self.is_full() {
             return None;
         }
         (self.last, self.oldest, self.quiet) = (now, oldest, quiet);
@@ -61,7 +58,7 @@ impl Budget {
         match verdict {
             Ok(reason) => self.hold(reason),
             Err(reason) => {
-                self.account.release();
+                self.account.release(self.config.room);
                 self.guard.interrupt(0, 0);
                 Decision::Deliver(reason)
             }
