@@ -17,14 +17,14 @@ use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 pub struct Budget {
     pub(crate) level: Level,
     pub(crate) flags: Flags,
-    pub(crate) epsilon: u16,  // of the configuration, or the part of it that the regulator leaves
-    pub(crate) oldest: u32,   // age of the oldest completion held
-    pub(crate) limit: u8,     // completions for each interrupt, of a licence
-    pub(crate) starved: u8,   // holds with it that ended because nobody came any more, minus those that filled
-    pub(crate) evidence: u8,  // C0 is multiplied by 1 more than it
-    pub(crate) gap_shift: u8, // a gap counts for at most 2^-gap_shift of `max_hold`
-    pub(crate) quiet: u32,    // age of the last completion, not counting Urgents that may interrupt alone
-    pub(crate) gap8: u32,     // eight times the usual gap between completions, in ticks
+    pub(crate) epsilon: u16, // of the configuration, or the part of it that the regulator leaves
+    pub(crate) oldest: u32,  // age of the oldest completion held
+    pub(crate) limit: u8,    // completions for each interrupt, of a licence
+    pub(crate) evidence: u8, // C0 is multiplied by 1 more than it
+    pub(crate) starved: u16, // holds with a licence that ended because nobody came any more, minus those that filled
+    pub(crate) quiet: u32,   // age of the last completion, not counting Urgents that may interrupt alone
+    pub(crate) silence: u32, // eight times the usual gap between completions, in ticks, but at least 1
+    pub(crate) longest_gap: u32, // no gap counts for more
     pub(crate) guard: StormGuard,
     pub(crate) config: Config,
     pub(crate) account: Account,
@@ -134,7 +134,7 @@ impl Budget {
     /// is in flight stays outstanding until the next decision, so at least this much is earned.
     #[inline(always)]
     fn price_until_silence(&self, with_it: u32) -> i64 {
-        self.price(with_it, self.account.in_flight.into(), self.silence())
+        self.price(with_it, self.account.in_flight.into(), self.silence)
     }
 
     /// Whether one more completion fills `thr`. Urgents that interrupted alone count too: held completions must not block a
@@ -215,7 +215,6 @@ impl Budget {
 pub(crate) struct Flags(u8);
 
 impl Flags {
-    pub(crate) const NONE: Self = Self(0);
     /// `quiet` counts as a gap: there was a completion, and the last hold did not end in silence with nothing in flight.
     pub(crate) const GAP_COUNTS: u8 = 1;
     /// What is held is due, and waits for the storm guard.
@@ -226,8 +225,13 @@ impl Flags {
     pub(crate) const UNPAID: u8 = 8;
     /// With a licence, or in its trial: nobody came while the last completion was held, and nobody has since.
     pub(crate) const LONELY: u8 = 16;
+    /// The usual gap is not known yet, or 0.
+    pub(crate) const GAPLESS: u8 = 32;
 
-    /// Nothing is due, nothing has ended, and the gap counts.
+    /// Those of a machine that has seen nothing.
+    pub(crate) const NEW: Self = Self(Self::GAPLESS);
+
+    /// Nothing is due, nothing has ended, and the gap counts as one more.
     pub(crate) const fn is_usual(self) -> bool {
         self.0 == Self::GAP_COUNTS
     }

@@ -34,7 +34,7 @@ pub(crate) const PATIENCE_SHIFT: u8 = 2;
 /// A hold with a licence counts against it if it ends because nobody comes any more, and for it if it fills. At
 /// STARVED_MAX the licence or its trial ends. A guest with 32 reads in flight that waits for its CPU has them come one by one for a
 /// while: with 4 such a while ended nearly every climb before it was certain.
-pub(crate) const STARVED_MAX: u8 = 12;
+pub(crate) const STARVED_MAX: u16 = 12;
 
 /// The most completions for each interrupt that a licence allows. Beyond eight, a guest gains little and one of its requesters
 /// that waits for each request loses more.

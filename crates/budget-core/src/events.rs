@@ -14,15 +14,15 @@ impl Budget {
     pub const fn new(config: Config) -> Self {
         Self {
             level: Level::Strict,
-            flags: Flags::NONE,
+            flags: Flags::NEW,
             epsilon: config.epsilon,
             oldest: 0,
             limit: 1,
-            starved: 0,
             evidence: 0,
-            gap_shift: GAP_SHIFT,
+            starved: 0,
             quiet: 0,
-            gap8: 0,
+            silence: 1,
+            longest_gap: config.max_hold >> GAP_SHIFT,
             guard: StormGuard::new(config.storm_interval),
             config,
             account: Account::new(config.room),
@@ -57,7 +57,7 @@ impl Budget {
     pub(crate) fn broken(&self) -> Option<Reason> {
         let Account { held, in_flight, credit, .. } = self.account;
         let (held, in_flight) = (held.into(), in_flight.into());
-        let left = self.silence().saturating_sub(self.quiet);
+        let left = self.silence.saturating_sub(self.quiet);
         (!self.is_licensed() && self.price(held, in_flight, left) > credit).then_some(Reason::Budget)
     }
 

@@ -36,7 +36,7 @@ impl Budget {
         let elapsed = elapsed as u32;
         let quiet = self.quiet.wrapping_add(elapsed);
         let oldest = self.oldest.wrapping_add(elapsed); // of no use if nothing is held, and may be anything then
-        let is_due = held > 0 && (oldest >= self.config.max_hold || quiet >= self.silence());
+        let is_due = held > 0 && (oldest >= self.config.max_hold || quiet >= self.silence);
         if is_due || self.is_full() {
             return None;
         }

@@ -30,13 +30,14 @@ impl Budget {
 
     /// What a gap counts for, under the level and the configuration in force. Who is alone matters to what is held for its number only.
     pub(crate) fn limit_gap(&mut self) {
-        self.gap_shift = GAP_SHIFT;
+        let mut longest = self.config.max_hold;
         if self.is_licensed() {
-            self.gap_shift = GAP_SHIFT.wrapping_add(PATIENCE_SHIFT);
-            self.gap8 = self.gap8.min(self.config.max_hold >> PATIENCE_SHIFT);
+            longest >>= PATIENCE_SHIFT;
+            self.set_silence(self.eight_gaps().min(longest));
         } else {
             self.flags.set(Flags::LONELY, false);
         }
+        self.longest_gap = longest >> GAP_SHIFT;
     }
 
     /// Whether what is held is held for its number, whatever the account says.

@@ -111,7 +111,7 @@ impl Policy for Budget {
         (self.level, self.epsilon) = (Level::Strict, self.config.epsilon);
         (self.limit, self.starved, self.evidence) = (1, 0, 0);
         self.limit_gap();
-        self.flags.set(!Flags::DEFERRED, false);
+        self.flags.set(Flags::GAP_COUNTS | Flags::FAILED | Flags::UNPAID, false);
         self.account.in_flight = 0;
         self.quiet = AGE_MAX;
     }

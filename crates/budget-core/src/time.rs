@@ -40,40 +40,56 @@ impl Budget {
     /// `max_hold`; with a licence, and in its trials, for [less](crate::constants::PATIENCE_SHIFT).
     #[inline(always)]
     pub(crate) fn note_gap(&mut self) {
-        if self.flags.is_usual() || self.note_unusual_gap() {
-            let gap = self.quiet.min(self.config.max_hold.wrapping_shr(self.gap_shift.into()));
-            self.gap8 = if self.gap8 == 0 {
-                gap << GAP_SHIFT
-            } else {
-                self.gap8.wrapping_add(gap).wrapping_sub(self.gap8 >> GAP_SHIFT)
-            };
+        if self.flags.is_usual() {
+            self.learn_gap();
+        } else {
+            self.note_unusual_gap();
         }
         self.quiet = 0;
     }
 
-    /// Whether this gap counts. Those of a requester that has turned out to be alone do not, until others are in flight, or one comes
-    /// within a silence.
+    /// The usual gap is an average of which this gap is an eighth.
+    #[inline(always)]
+    fn learn_gap(&mut self) {
+        let gap = self.quiet.min(self.longest_gap);
+        self.silence = self.silence.wrapping_add(gap).wrapping_sub(self.silence >> GAP_SHIFT);
+    }
+
+    /// A gap that may not count, or that is the first one. Those of a requester that has turned out to be alone do not count, until
+    /// others are in flight, or one comes within a silence.
     #[cold]
     #[inline(never)]
-    fn note_unusual_gap(&mut self) -> bool {
+    fn note_unusual_gap(&mut self) {
         let counts = self.flags.has(Flags::GAP_COUNTS);
         self.flags.set(Flags::GAP_COUNTS, true);
         if self.flags.has(Flags::LONELY) {
             // The requester has waited for a silence if the last completion was held.
-            let since_interrupt = self.quiet.saturating_sub(if counts { 0 } else { self.silence() });
-            if since_interrupt >= self.silence() && self.account.in_flight == 0 {
+            let since_interrupt = self.quiet.saturating_sub(if counts { 0 } else { self.silence });
+            if since_interrupt >= self.silence && self.account.in_flight == 0 {
                 self.note_starved(); // as a hold would
             } else {
                 self.flags.set(Flags::LONELY, false);
                 self.starved = self.starved.saturating_sub(counts.into()); // a hold would have ended with this one
             }
         }
-        counts && !self.flags.has(Flags::LONELY)
+        if counts && !self.flags.has(Flags::LONELY) {
+            if self.flags.has(Flags::GAPLESS) {
+                self.set_silence(self.quiet.min(self.longest_gap) << GAP_SHIFT);
+            } else {
+                self.learn_gap();
+            }
+        }
     }
 
-    /// Ticks without a completion after which a hold ends: eight usual gaps, but at least a tick.
-    pub(crate) const fn silence(&self) -> u32 {
-        if self.gap8 > 0 { self.gap8 } else { 1 }
+    /// Eight times the usual gap; 0: not known.
+    pub(crate) const fn eight_gaps(&self) -> u32 {
+        if self.flags.has(Flags::GAPLESS) { 0 } else { self.silence }
+    }
+
+    /// Sets the usual gap.
+    pub(crate) fn set_silence(&mut self, eight_gaps: u32) {
+        self.silence = eight_gaps.max(1);
+        self.flags.set(Flags::GAPLESS, eight_gaps == 0);
     }
 
     /// Ticks until what is held is due, negative if that instant has passed, and the reason of the interrupt.
@@ -92,7 +108,7 @@ impl Budget {
     /// [`next_deadline`](Self::next_deadline) without the storm guard.
     pub(crate) fn own_deadline(&self) -> (i32, Reason) {
         let max_hold = self.config.max_hold.wrapping_sub(self.oldest) as i32;
-        let silence = self.silence().wrapping_sub(self.quiet) as i32;
+        let silence = self.silence.wrapping_sub(self.quiet) as i32;
         if max_hold < silence { (max_hold, Reason::MaxHold) } else { (silence, Reason::Silence) }
     }
 
