@@ -79,13 +79,9 @@ impl Account {
         let waited = u64::from(waiting).wrapping_mul(elapsed.into()).saturating_sub(self.not_yet);
         self.set_in_flight(in_flight);
         (self.reaping, self.not_yet) = (reaping as u16, 0);
-        let (mut spent, mut held) = (waited, 0);
-        if self.held > 0 {
-            held = product(self.held, elapsed);
-            spent = waited.wrapping_add(held); // each is below 2^47
-            self.held_time = self.held_time.saturating_add(held);
-        }
-        self.request_time = self.request_time.saturating_add(spent);
+        let held = product(self.held, elapsed);
+        self.held_time = self.held_time.saturating_add(held);
+        self.request_time = self.request_time.saturating_add(waited.wrapping_add(held)); // each is below 2^47
         Settled { waiting, waited, held }
     }
 

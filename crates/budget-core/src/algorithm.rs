@@ -35,10 +35,10 @@ const _: () = assert!(size_of::<Budget>() == 104);
 
 /// The algorithm.
 impl Budget {
-    /// Decides about a completed command that the fast path does not answer. `cif`: commands in flight, including this one.
-    /// `outstanding`: commands submitted and not reaped, including this one; 0: not known.
+    /// Decides about a completed command, without the [fast path](Self::on_completion_fast). `cif`: commands in flight, including this
+    /// one. `outstanding`: commands submitted and not reaped, including this one; 0: not known.
     #[inline(never)]
-    pub(crate) fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+    pub fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         let cif = counted(cif).max(1);
         let known = counted(cif.wrapping_add(self.account.held.into()));
         let outstanding = counted(outstanding).max(known);
@@ -76,19 +76,19 @@ impl Budget {
             return Decision::Deliver(Reason::Count);
         }
         let with_it = u32::from(self.account.held).wrapping_add(may_be_held.into());
-        match self.weigh(outstanding, with_it, is_together) {
+        match self.weigh(with_it, outstanding.saturating_sub(with_it), is_together) {
             Ok(reason) if may_be_held => Decision::Hold(reason),
             Ok(_) => Decision::DeliverUrgent,
             Err(reason) => Decision::Deliver(reason),
         }
     }
 
-    /// Why to hold, or why to deliver. `with_it`: what would be held if this completion were.
+    /// Why to hold, or why to deliver. `with_it`: what would be held if this completion were. `others`: what is outstanding beside that.
     #[inline(always)]
-    pub(crate) fn weigh(&mut self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
+    pub(crate) fn weigh(&mut self, with_it: u32, others: u32, is_together: bool) -> Result<HoldReason, Reason> {
         match self.level {
             Level::Nothing => Err(Reason::Slowdown),
-            Level::Strict => self.weigh_strictly(outstanding, with_it, is_together),
+            Level::Strict => self.weigh_strictly(with_it, others, is_together),
             Level::Licensed => self.weigh_with_licence(with_it, HoldReason::Licensed),
             Level::Trial
                 if self.price_until_silence(with_it) > self.account.credit.wrapping_add(self.learning_now()) =>
@@ -115,9 +115,9 @@ impl Budget {
 
     /// The decision without a licence.
     #[inline(always)]
-    fn weigh_strictly(&self, outstanding: u32, with_it: u32, is_together: bool) -> Result<HoldReason, Reason> {
+    fn weigh_strictly(&self, with_it: u32, others: u32, is_together: bool) -> Result<HoldReason, Reason> {
         let (held, in_flight) = (u32::from(self.account.held), u32::from(self.account.in_flight));
-        if with_it >= outstanding {
+        if others == 0 {
             return Err(Reason::LowCif); // no other completion would join
         }
         // Once 2 ε of the outstanding commands are held, no further completion is. One in the same tick as the last is
@@ -227,11 +227,15 @@ impl Flags {
     pub(crate) const LONELY: u8 = 16;
     /// The usual gap is not known yet, or 0.
     pub(crate) const GAPLESS: u8 = 32;
+    /// There is a storm guard.
+    pub(crate) const GUARDED: u8 = 64;
 
     /// Those of a machine that has seen nothing.
-    pub(crate) const NEW: Self = Self(Self::GAPLESS);
+    pub(crate) const fn new(is_guarded: bool) -> Self {
+        Self(Self::GAPLESS | if is_guarded { Self::GUARDED } else { 0 })
+    }
 
-    /// Nothing is due, nothing has ended, and the gap counts as one more.
+    /// No storm guard, nothing is due, nothing has ended, and the gap counts as one more.
     pub(crate) const fn is_usual(self) -> bool {
         self.0 == Self::GAP_COUNTS
     }

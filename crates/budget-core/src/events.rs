@@ -14,7 +14,7 @@ impl Budget {
     pub const fn new(config: Config) -> Self {
         Self {
             level: Level::Strict,
-            flags: Flags::NEW,
+            flags: Flags::new(config.storm_interval > 0),
             epsilon: config.epsilon,
             oldest: 0,
             limit: 1,
@@ -33,10 +33,9 @@ impl Budget {
     /// `count` commands were submitted.
     #[inline]
     pub fn on_submits(&mut self, now: u64, count: u32) {
-        match now.checked_sub(self.last) {
-            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-            Some(since) if since < SPAN_MAX.into() => self.account.submit(since as u32, count),
-            _ => self.on_late_submits(now, count),
+        match self.short_while(now) {
+            Some(since) => self.account.submit(since, count),
+            None => self.on_late_submits(now, count),
         }
     }
 
@@ -44,8 +43,14 @@ impl Budget {
     #[cold]
     #[inline(never)]
     fn on_late_submits(&mut self, now: u64, count: u32) {
-        self.settle_known(now);
-        self.account.submit(0, count);
+        match now.checked_sub(self.last) {
+            #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+            Some(since) if since < SPAN_MAX.into() => self.account.submit(since as u32, count),
+            _ => {
+                self.settle_known(now);
+                self.account.submit(0, count);
+            }
+        }
     }
 
     /// Settles with what the machine knows by itself.
@@ -76,6 +81,7 @@ impl Budget {
         let overtook = self.config.room.saturating_sub(self.account.room);
         self.account.room = config.room.saturating_sub(overtook);
         (self.config, self.epsilon) = (config, config.epsilon);
+        self.flags.set(Flags::GUARDED, config.storm_interval > 0);
         self.limit_gap();
         Ok(match self.own_deadline() {
             _ if self.account.held == 0 => Decision::Hold(HoldReason::NothingHeld),

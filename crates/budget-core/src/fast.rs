@@ -3,52 +3,39 @@
 //! `docs/budget.md` says what it takes, and what an Urgent takes, which goes the other way.
 
 use crate::algorithm::Budget;
-use crate::constants::{MOST, SPAN_MAX};
+use crate::constants::MOST;
 use crate::level::Level;
-use coalesce_decision::{Decision, Event, HoldReason, Reason};
+#[cfg(doc)]
+use coalesce_decision::Policy;
+use coalesce_decision::{Decision, HoldReason, Reason};
 
 impl Budget {
-    /// What [`on_event`](Self::on_event) would answer, and a state that answers the same from then on. `None`: it does
-    /// not apply, and nothing has changed.
+    /// The fast path of [`Policy::on_completion`] for a Plain completion: what it would decide, and a state that decides the same from
+    /// then on. `None`: it does not apply, and nothing has changed.
     #[inline(always)]
-    pub(crate) fn on_completion_fast(
-        &mut self,
-        now: u64,
-        event: Event,
-        cif: u32,
-        outstanding: u32,
-    ) -> Option<Decision> {
-        if !matches!(event, Event::Plain) {
+    pub fn on_completion_fast(&mut self, now: u64, cif: u32, outstanding: u32) -> Option<Decision> {
+        let elapsed = self.short_while(now)?;
+        let (held, in_flight) = (u32::from(self.account.held), cif.wrapping_sub(1));
+        let are_counted = (in_flight | outstanding) < MOST; // else `cif` is 0, or they have to be limited
+        if !are_counted || !self.flags.is_usual() || self.is_full() {
             return None;
         }
-        let elapsed = now.checked_sub(self.last)?; // None: the clock went back
-        if elapsed >= SPAN_MAX.into() || now == u64::MAX {
-            return None; // at the end of the clock everything is due
-        }
-        let in_flight = cif.wrapping_sub(1);
-        let held = u32::from(self.account.held);
-        let known = cif.wrapping_add(held);
-        let outstanding = outstanding.max(known);
-        if (in_flight | outstanding) > MOST || self.config.storm_interval > 0 {
-            return None;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-        let elapsed = elapsed as u32;
-        let quiet = self.quiet.wrapping_add(elapsed);
         let oldest = self.oldest.wrapping_add(elapsed); // of no use if nothing is held, and may be anything then
-        let is_due = held > 0 && (oldest >= self.config.max_hold || quiet >= self.silence);
-        if is_due || self.is_full() {
+        let quiet = self.quiet.wrapping_add(elapsed);
+        let is_due = oldest >= self.config.max_hold || quiet >= self.silence;
+        if held > 0 && is_due {
             return None;
         }
         (self.last, self.oldest, self.quiet) = (now, oldest, quiet);
         self.guard.pass(elapsed, u32::MAX);
-        let settled = self.account.settle(elapsed, cif, outstanding.wrapping_sub(known));
+        let reaping = outstanding.saturating_sub(cif.wrapping_add(held));
+        let settled = self.account.settle(elapsed, cif, reaping);
         self.account.set_in_flight(in_flight);
         if self.level != Level::Licensed {
             self.account.charge(&settled, self.epsilon, self.config.max_hold, 0);
         }
         self.note_gap();
-        let verdict = self.weigh(outstanding, held.wrapping_add(1), quiet == 0);
+        let verdict = self.weigh(held.wrapping_add(1), in_flight.wrapping_add(reaping), quiet == 0);
         Some(self.apply(verdict))
     }
 
@@ -70,10 +57,12 @@ impl Budget {
 #[expect(clippy::integer_division, clippy::panic, reason = "a test")]
 pub(crate) mod tests {
     use super::*;
-    use crate::constants::AGE_MAX;
-    use crate::level::{Allowance, Level};
+    use crate::algorithm::Flags;
+    use crate::constants::{AGE_MAX, SPAN_MAX};
+    use crate::level::Allowance;
+    use crate::time::LATE;
     use crate::{Config, Params, Share, StormParams};
-    use coalesce_decision::{Completion, Policy as _};
+    use coalesce_decision::{Completion, Event, Policy as _};
     use core::cell::Cell;
     use proptest::prelude::*;
     use proptest::test_runner::{Config as Cases, TestRunner};
@@ -185,17 +174,23 @@ pub(crate) mod tests {
         let ticks = prop_oneof![10 => 0..4_i64, 4 => 4..20_i64, 1 => 20..500_i64, 1 => 0..1_i64 << 30, 1 => -20..0_i64];
         let when = prop_oneof![40 => ticks.prop_map(When::After), 2 => Just(When::Deadline), 1 => Just(When::Start)];
         let most = prop_oneof![2 => Just(70_u32), 1 => Just(1), 1 => Just(65_600), 1 => Just(u32::MAX)];
-        let start = prop_oneof![4 => Just(1_000_u64), 1 => u64::MAX - 20..=u64::MAX, 1 => Just(u64::MAX - 100)];
+        let start = prop_oneof![4 => Just(1_000_u64), 1 => LATE - 20..LATE + 20, 1 => u64::MAX - 100..=u64::MAX];
         let calls = prop::collection::vec((when, any::<u32>(), any::<u32>(), call()), 1..200);
         let (probed, answered) = (Cell::new(0_u32), Cell::new([0_u32; 2]));
         let mut runner = TestRunner::new(Cases { failure_persistence: None, ..Cases::with_cases(4_000) });
-        let result = runner.run(&(config(), start, most, calls), |(config, start, most, calls)| {
+        let held = prop_oneof![8 => Just(0_u16), 1 => u16::MAX - 9..=u16::MAX];
+        let result = runner.run(&(config(), start, most, held, calls), |(config, start, most, held, calls)| {
             let (mut budget, mut now) = (Budget::new(config), start);
+            if held > 0 {
+                (budget.account.held, budget.last, budget.silence) = (held, start, 1_000);
+                budget.flags.set(Flags::GAP_COUNTS, true);
+                budget.flags.set(Flags::GAPLESS, false);
+            }
             for (when, cif, outstanding, call) in calls {
                 now = when.after(now, &budget);
                 let (cif, outstanding) = (cif % most + 1, outstanding % most);
                 let (mut fast, mut slow) = (budget, budget);
-                match fast.on_completion_fast(now, Event::Plain, cif, outstanding) {
+                match fast.on_completion_fast(now, cif, outstanding) {
                     Some(decision) => {
                         prop_assert_eq!(decision, slow.on_event(now, Event::Plain, cif, outstanding));
                         prop_assert_eq!(as_later_calls_see_it(fast), as_later_calls_see_it(slow));

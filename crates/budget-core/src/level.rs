@@ -22,10 +22,10 @@ impl Allowance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Level {
-    /// Nothing.
-    Nothing,
     /// What the account pays for.
     Strict,
+    /// Nothing.
+    Nothing,
     /// Up to `limit` completions for each interrupt, as long as the account and C0 pay for it: a trial of a licence.
     Trial,
     /// The same, and the account is not charged.

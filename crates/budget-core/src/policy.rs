@@ -26,10 +26,11 @@ impl Policy for Budget {
     /// It looks at the [event](Completion::event), `cif` and `outstanding`.
     #[inline(always)] // so that what is constant of a completion costs nothing
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        let (event, cif, outstanding) = (completion.event(), completion.cif, completion.outstanding);
-        match self.on_completion_fast(now, event, cif, outstanding) {
+        let Completion { cif, outstanding, .. } = *completion;
+        let fast = if completion.is_plain() { self.on_completion_fast(now, cif, outstanding) } else { None };
+        match fast {
             Some(decision) => decision,
-            None => self.on_event(now, event, cif, outstanding),
+            None => self.on_event(now, completion.event(), cif, outstanding),
         }
     }
 

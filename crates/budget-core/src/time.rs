@@ -5,7 +5,18 @@ use crate::constants::{AGE_MAX, GAP_SHIFT, SPAN_MAX};
 use crate::level::Level;
 use coalesce_decision::Reason;
 
+/// From here on the slow path answers: a clock that starts anew looks like one that goes on, and at its end everything is due.
+pub(crate) const LATE: u64 = 1 << 63;
+
 impl Budget {
+    /// Ticks since the account was settled; `None`: too many to count, the clock went back, or it is [`LATE`].
+    #[inline(always)]
+    pub(crate) fn short_while(&self, now: u64) -> Option<u32> {
+        let elapsed = now.wrapping_sub(self.last);
+        #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+        (elapsed < SPAN_MAX.into() && self.last < LATE).then_some(elapsed as u32)
+    }
+
     /// Settles the account for the time since it was settled last. `in_flight`, `reaping`: at the end of that time.
     #[inline(never)]
     pub(crate) fn advance(&mut self, now: u64, in_flight: u32, reaping: u32) {

@@ -80,12 +80,16 @@ impl Budget {
         loop {
             let held = u32::from(self.account.held);
             let outstanding = first.outstanding.max(cif.wrapping_add(held));
+            let with_it = held.wrapping_add(1);
             cif = cif.wrapping_sub(1);
             self.account.set_in_flight(cif);
             self.note_gap();
             done = done.wrapping_add(1);
-            let verdict =
-                if self.is_full() { Err(Reason::Count) } else { self.weigh(outstanding, held.wrapping_add(1), true) };
+            let verdict = if self.is_full() {
+                Err(Reason::Count)
+            } else {
+                self.weigh(with_it, outstanding.saturating_sub(with_it), true)
+            };
             let decision = self.apply(verdict);
             if done >= count || (end == End::Delivery && decision.is_deliver()) {
                 return Some((done, decision));

@@ -57,6 +57,13 @@ impl Completion {
         Self { mark: Mark { event: event.into(), ..Mark::default() }, ..Self::with_cif(0) }
     }
 
+    /// Whether its [event](Self::event) is [`Event::Plain`]: in fewer instructions.
+    #[inline]
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        matches!((self.class, self.mark.event), (Class::Io, Event::Plain))
+    }
+
     /// What it means: somebody waits for a command of the admin queue, and for one that failed. A Barrier is the end of its batch all
     /// the same.
     #[inline]

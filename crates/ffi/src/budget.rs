@@ -2,7 +2,7 @@
 
 use crate::error::{Refused, coalesce_error, narrow, switch, zero};
 use crate::field::{COALESCE_FIELD_BUDGET, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};
-use crate::hint::event;
+use crate::hint::{COALESCE_HINT_PLAIN, event};
 use crate::instant::{COALESCE_NEVER, instant};
 use crate::reason::COALESCE_REASON_NONE;
 use crate::status::*;
@@ -201,7 +201,24 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
     outstanding: u32,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { State::decide(state, |budget| budget.on_completion(now, &completion(event(hint), cif, outstanding))) }
+    match unsafe { State::at(state) } {
+        Ok(state) => {
+            if hint == COALESCE_HINT_PLAIN
+                && let Some(decision) = state.machine.on_completion_fast(now, cif, outstanding)
+            {
+                return state.note(decision);
+            }
+            slow_path(state, now, hint, cif, outstanding)
+        }
+        Err(status) => status,
+    }
+}
+
+/// Kept out of line, off the fast path.
+#[inline(never)]
+fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32, outstanding: u32) -> coalesce_status {
+    let decision = state.machine.on_event(now, event(hint), cif, outstanding);
+    state.note(decision)
 }
 
 /// The instant at which to call `coalesce_budget_on_deadline`; `COALESCE_NEVER`: nothing is held. Ask again after each
