@@ -34,21 +34,21 @@ coalesce_cint_on_completion barrier 127
 cint_inlined plain 36
 cint_inlined urgent 105
 cint_inlined barrier 109
-coalesce_budget_on_completion low 150
-coalesce_budget_on_completion plain 194
+coalesce_budget_on_completion low 129
+coalesce_budget_on_completion plain 144
 coalesce_budget_on_completion urgent 239
 coalesce_budget_on_submits plain 28
-coalesce_auto_on_completion low 185
-coalesce_auto_on_completion plain 230
+coalesce_auto_on_completion low 177
+coalesce_auto_on_completion plain 199
 coalesce_auto_on_completion urgent 270
-budget_inlined low 125
-budget_inlined plain 170
-budget_inlined urgent 215
+budget_inlined low 120
+budget_inlined plain 138
+budget_inlined urgent 218
 any_policy none
 any_policy nvme
 any_policy dim
 any_policy auto
-any_policy_together auto 210
+any_policy_together auto 195
 END
 
 awk '

@@ -117,12 +117,12 @@ budget "bytes of cint alone, in Rust on Cortex-M4" "$(whole only-cint)" 1024
 budget "bytes of a latency budget alone, in Rust on Cortex-M4" "$(whole only-budget)" 3050
 budget "bytes of auto alone, in Rust on Cortex-M4" "$(whole only-auto)" 5700
 budget "instructions of vIC alone at a completion, in Rust on Cortex-M4, median" "$(median only-vic '::on_completion::')" 45
-budget "instructions of a latency budget alone at a completion, the same" "$(median only-budget '::on_completion::')" 230
-budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 38
-budget "instructions of auto alone at a completion, the same" "$(median only-auto '::on_completion::')" 270
+budget "instructions of a latency budget alone at a completion, the same" "$(median only-budget '::on_completion::')" 194
+budget "instructions of a latency budget alone at a submission, the same" "$(median only-budget '::on_submit::')" 34
+budget "instructions of auto alone at a completion, the same" "$(median only-auto '::on_completion::')" 246
 budget "bytes of cint, in C on Cortex-M4" "$(in_c cint)" 3600
 budget "bytes of a latency budget, in C on Cortex-M4" "$(in_c budget)" 6900
 budget "instructions of coalesce_vic_on_completion on Cortex-M4, median" "$(median c '^coalesce_vic_on_completion$')" 45
-budget "instructions of coalesce_budget_on_completion on Cortex-M4, median" "$(median c '^coalesce_budget_on_completion$')" 250
-budget "instructions of coalesce_auto_on_completion on Cortex-M4, median" "$(median c '^coalesce_auto_on_completion$')" 298
+budget "instructions of coalesce_budget_on_completion on Cortex-M4, median" "$(median c '^coalesce_budget_on_completion$')" 206
+budget "instructions of coalesce_auto_on_completion on Cortex-M4, median" "$(median c '^coalesce_auto_on_completion$')" 288
 [ -z "$over" ] || die "a budget is exceeded"
