@@ -7,27 +7,41 @@
 #                                      but for what a claim is about
 #   results.sh --check                 fails if a page is not what measurements/runs and measurements/compare have
 #
+# Nothing is taken unless every REPORT is one.
 # Both fail if two runs say opposite things about one policy in the same regime: see contradictions.jq.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 end='<!-- End of what is generated. -->'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+wrong() { # WHY
+  printf 'results.sh: %s; allowed: NAME=REPORT.json..., or --check alone, or nothing; --help explains them\n' "$1" >&2
+  exit 2
+}
 check=
-if [ "${1:-}" = --check ]; then
+if [ "$*" = --check ]; then
   check=1
 else
   where_it_wrote='gsub(" --(out|json|plots) [^ ]+"; "")'
   rounded='walk(if type == "number" then . * 1e4 | round / 1e4 else . end)'
+  mkdir -p "$work/taken/compare" "$work/taken/runs"
   for run; do
+    [[ $run =~ ^[A-Za-z0-9][A-Za-z0-9._-]*=. ]] || wrong "$run is not NAME=REPORT.json with a NAME of letters, digits and ._-"
     name=${run%%=*} report=${run#*=}
-    if jq -e .servers "$report" > /dev/null; then
-      jq -S 'del(.rows[].turns) | .notes.command |= '"$where_it_wrote | $rounded" "$report" > "measurements/compare/$name.json"
-    else
-      jq -S '.command |= ('"$where_it_wrote"' | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" "$report" \
-        > "measurements/runs/$name.json"
-    fi
+    [ -f "$report" ] || wrong "$run: there is no file $report"
+    kind=$(jq -r 'if has("servers") and has("rows") then "compare" elif has("policies") and has("command") then "runs" else empty end' \
+      "$report" 2> "$work/why") || wrong "$run: $report is not JSON: $(cat "$work/why")"
+    case $kind in
+      compare) taken='del(.rows[].turns) | .notes.command |= '"$where_it_wrote | $rounded" ;;
+      runs) taken='.command |= ('"$where_it_wrote"' | sub("^[^ ]*/"; "")) | del(.[]? | .jobs? | .[]?.turns) | '"$rounded" ;;
+      *) wrong "$run: $report is neither of make demo nor of compare.sh" ;;
+    esac
+    jq -S "$taken" "$report" > "$work/taken/$kind/$name.json"
+  done
+  for report in "$work"/taken/*/*.json; do
+    [ ! -e "$report" ] || mv "$report" "measurements/${report#"$work/taken/"}"
   done
 fi
 # shellcheck disable=SC2016 # jq's
