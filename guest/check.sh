@@ -6,6 +6,10 @@
 # One line per part; exit status 0 when all passed. Where no guest can run it prints SKIPPED and exits with 0,
 # with 1 if REQUIRE_QEMU is set. Only what is exact is asserted: counts and states, never a speed.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
+all=(demo irqs ioprio verify soak stale failures hang accel bare)
+[ $# -gt 0 ] || set -- "${all[@]}"
+for part; do [[ " ${all[*]} " == *" $part "* ]] || { echo "check: no part $part; there are: ${all[*]}" >&2; exit 2; }; done
 here=$(cd "$(dirname "$0")" && pwd)
 if ! missing=$("$here/ready.sh"); then
   echo "SKIPPED: the guest kit: $missing" >&2
@@ -192,7 +196,6 @@ bare() { # under -icount, on disks of QEMU's that answer in no time, two runs of
   is "loads at the limit" "$(grep -c '^RESULT' "$tmp/out")" 1
 }
 
-[ $# -gt 0 ] || set -- demo irqs ioprio verify soak stale failures hang accel bare
 for part; do
   start=$SECONDS
   $part

@@ -7,7 +7,9 @@
 # 1 otherwise. On other systems it names the tools that are missing and installs nothing.
 # Needs root or sudo only when something has to be installed.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 
+for package; do [[ $package != -* ]] || { echo "packages: $package is no package: packages.sh [PACKAGE...]" >&2; exit 1; }; done
 # fio, the kernel and busybox are not listed: they live in the guest, make-guest.sh unpacks them there.
 [ $# -gt 0 ] || set -- qemu-system-x86 qemu-system-common binutils cpio jq kmod xz-utils zstd
 

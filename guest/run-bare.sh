@@ -25,6 +25,7 @@
 # "GUEST-ERROR" says. On a second serial port (-serial) it answers each line "QUESTION" with "QUESTION N": interrupts that all queues
 # together have taken.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 here=$(cd "$(dirname "$0")" && pwd)
 die() { printf 'run-bare: %s\n' "$*" >&2; exit 2; }
 

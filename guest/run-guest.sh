@@ -25,6 +25,7 @@
 # A vhost-user-blk target that goes away and comes back on the same socket is reconnected to within about a second. QEMU
 # does not reconnect to a vfio-user target.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '4p' "$0" | cut -c3- >&2; exit 2; }
 die() { printf 'run-guest: %s\n' "$*" >&2; exit 2; }

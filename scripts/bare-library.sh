@@ -5,6 +5,7 @@
 #
 # Beside it coalesce.o is the library's own code, without the compiler's that goes with it.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 target=${1:-x86_64-unknown-linux-gnu}
 

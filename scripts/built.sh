@@ -5,6 +5,7 @@
 #
 # For a test of their packages, and of the whole workspace: a build of less would compile what they share with other features once more.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 tests=()
 for program; do

@@ -7,6 +7,7 @@
 #
 # Long, as it compiles coalesce-target anew; a debug build. Needs root and Debian. scripts/test.sh does not call it.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'check-container: %s\n' "$*" >&2; exit 1; }
 say() { printf 'check-container: %s\n' "$*" >&2; }

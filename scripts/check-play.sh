@@ -4,6 +4,7 @@
 #   check-play.sh
 #   PLAY_PICTURES    a folder for pictures of the page [none]
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 simulator=$(scripts/play.sh)

@@ -4,6 +4,7 @@
 #
 #   check-python.sh            python3 must have pandas, matplotlib and hypothesis
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 root=$PWD
 die() { printf 'check-python: %s\n' "$*" >&2; exit 1; }

@@ -7,6 +7,7 @@
 #
 # Long: it compiles the standard library for some of the targets, twice. scripts/test.sh does not call it.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'check-release: %s\n' "$*" >&2; exit 1; }
 say() { printf 'check-release: %s\n' "$*" >&2; }

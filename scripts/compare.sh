@@ -13,6 +13,7 @@
 # --seconds [20] for each of four depths and 1 and 4 queues. {} in them is the kind: --json compare-{}.json.
 # IMAGES=DIR for disk images [a temporary one]. Needs qemu-storage-daemon and jq.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'compare: %s\n' "$*" >&2; exit 1; }
 command="scripts/compare.sh $*" kinds=() options=()

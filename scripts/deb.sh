@@ -6,9 +6,11 @@
 # Needs dpkg-dev, binutils and jq (guest/packages.sh build-essential jq). PROFILE=dev: coalesce-target from a debug build.
 # DEBFULLNAME, DEBEMAIL: the maintainer. SOURCE_DATE_EPOCH: the date [the commit's].
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'deb: %s\n' "$*" >&2; exit 1; }
 [ -n "${1:-}" ] || die "the directory for the packages is missing: deb.sh DIR"
+[[ $# = 1 && $1 != -* ]] || die "$*: expected one directory, whose name does not begin with -: deb.sh DIR"
 mkdir -p "$1"
 out=$(realpath "$1")
 work=$(mktemp -d)

@@ -7,6 +7,7 @@
 #   LIBRARIES    what a program needs beside the static library: -lpthread ...
 #   DEFINITION   a macro that must be defined before the header: COALESCE_BARE_METAL
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 [ $# -ge 5 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 1; }
 out=$1 prefix=$2 libdir=$3 includedir=$4 libraries=$5 definition=${6:-}

@@ -15,8 +15,10 @@
 # QEMU stops and continues the machine. reset: it resets it. kill: the target is killed and started again (virtio-blk only, as
 # QEMU does not reconnect to an NVMe disk). A cell is ok, or the number of a reason below the table. Exit status 1 if a boot failed.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 all="seabios grub edk2-x64 edk2-smm edk2-ia32 edk2-aa64 edk2-riscv64 uboot-x86 uboot-x64 uboot-arm64 uboot-riscv64 slof s390-ccw"
+for r; do [[ " $all " == *" $r "* ]] || { echo "firmware-boots: no row $r; there are: $all" >&2; exit 2; }; done
 chosen=${*:-$all} devices=${DEVICES-transitional modern nvme} policies=${POLICIES-none nvme vic cint auto} actions=${ACTIONS-stop reset kill}
 guest/packages.sh mtools xorriso binutils binutils-powerpc-linux-gnu binutils-s390x-linux-gnu > /dev/null
 firmware=$(guest/make-firmware.sh)

@@ -5,6 +5,7 @@
 #
 # Exit status 1: a board or a firmware fails, C and Rust decide differently, two runs differ, or a budget is exceeded.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'firmware: %s\n' "$*" >&2; exit 1; }
 made=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")/firmware

@@ -10,6 +10,7 @@
 # What it learns stays in target/fuzz/corpus/TARGET, its log and an input that fails in target/fuzz.
 # `cargo fuzz run TARGET target/fuzz/corpus/TARGET fuzz/corpus/TARGET` does the same with cargo-fuzz and a nightly toolchain.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 
 # libFuzzer's last words about a target: code edges reached, features (edges with counts and values), inputs executed.

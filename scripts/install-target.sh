@@ -11,6 +11,7 @@
 #
 # Where root has no Rust toolchain: build as yourself, then install as root.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'install-target: %s\n' "$*" >&2; exit 1; }
 

@@ -6,6 +6,7 @@
 # Reads the packages of the crates, which cargo downloads where they are missing. Needs jq. A crate without a licence text in its
 # package is listed as that. COMMON=DIR: a directory with Apache-2.0, to which is referred instead of that text.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'licences: %s\n' "$*" >&2; exit 1; }
 [ $# -gt 0 ] || die "no crate: licences.sh CRATE..."

@@ -7,7 +7,11 @@
 #
 # All by default (about 20 minutes). SECONDS_EACH=S for each job of guest [60]; IMAGES=DIR for disk images [a temporary one].
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
+all=(guest soak properties)
+[ $# -gt 0 ] || set -- "${all[@]}"
+for stage; do [[ " ${all[*]} " == *" $stage "* ]] || { echo "measure: no stage $stage; there are: ${all[*]}" >&2; exit 2; }; done
 each=${SECONDS_EACH:-60}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -27,7 +31,6 @@ properties() {
   POLICY_TEST_TIMES=10 cargo test --locked --release --package vic-core --package cint-core --package coalesce-policy
 }
 
-[ $# -gt 0 ] || set -- guest soak properties
 echo "$(date -u '+%Y-%m-%d %H:%M UTC'), $(git rev-parse --short=12 HEAD), Linux $(uname -r), $(nproc) CPUs:" \
   "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 for stage; do

@@ -12,8 +12,11 @@
 # A line for each stage: ok, FAILED or SKIPPED, and what was counted. Exit status 1 if one failed.
 # shellcheck disable=SC2317 # the stages are called by name
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; }
 cd "$(dirname "$0")/.."
-stages=${*:-soak resets suspend reboot gone nvme_cli blktests}
+all="soak resets suspend reboot gone nvme_cli blktests"
+stages=${*:-$all}
+for stage in $stages; do [[ " $all " == *" $stage "* ]] || { echo "nvme-guest: no stage $stage; there are: $all" >&2; exit 2; }; done
 tests=${TESTS:-nvme/032 nvme/046 nvme/049 nvme/053 nvme/059 nvme/067 block/003 block/004 block/005 block/007 block/008 block/011 block/012 block/019 block/042}
 # What the suites of others need.
 packages="python3 bash coreutils gawk grep sed findutils util-linux fio nvme-cli pciutils udev kmod xfsprogs procps diffutils bsdextrautils gzip hostname liburing2"

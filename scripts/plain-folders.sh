@@ -4,6 +4,7 @@
 #
 #   plain-folders.sh SCRIPT FOLDER...
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 script=$1
 shift
 for folder; do

@@ -6,8 +6,8 @@
 #
 # With the installed compiler if it has the target (rustup target add wasm32-unknown-unknown), otherwise with Debian's.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
+cd "$(dirname "$0")/.."
 
 target=wasm32-unknown-unknown
 dir=${CARGO_TARGET_DIR:-target}/play

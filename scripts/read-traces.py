@@ -71,6 +71,9 @@ READERS = {
     "fio": second_column,
 }
 
+if sys.argv[1:] == ["--help"]:
+    print(__doc__.strip())
+    sys.exit()
 seen = collections.Counter()
 for path in sys.argv[1:]:
     said = subprocess.run(["coalesce-sim", "replay", path, "--policy", "none", "--json"], check=True, stdout=subprocess.PIPE)

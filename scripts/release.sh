@@ -8,10 +8,12 @@
 # bytes, wherever they lie. SOURCE_DATE_EPOCH is the date of the files [the commit's].
 # Needs: guest/packages.sh build-essential jq gcc-arm-none-eabi binutils-riscv64-unknown-elf binutils-aarch64-linux-gnu
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'release: %s\n' "$*" >&2; exit 1; }
 say() { printf 'release: %s\n' "$*" >&2; }
 [ -n "${1:-}" ] || die "the directory for the archives is missing: release.sh DIR [TARGET...]"
+[[ $1 != -* ]] || die "$1: expected a directory, whose name does not begin with -: release.sh DIR [TARGET...]"
 mkdir -p "$1"
 out=$(realpath "$1")
 shift

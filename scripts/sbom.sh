@@ -6,6 +6,7 @@
 # cargo-cyclonedx would write into the sources, and does not know the standard library, which is all that we link of others. What that
 # is made of is what bare-metal.sh has for the target. Needs jq.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 die() { printf 'sbom: %s\n' "$*" >&2; exit 1; }
 [ $# -ge 2 ] || die "which target, and when? sbom.sh TARGET SECONDS [FEATURES...]"

@@ -7,6 +7,7 @@
 # What no function of the C ABI calls is left out, and the compiler's own code (.llvmbc), for which plugins of linkers would take the
 # whole object. Debug information stays.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 die() { printf 'seal: %s\n' "$*" >&2; exit 1; }
 [ $# -ge 2 ] || die "what, and where to? seal.sh IN OUT [TOOLS]"
 in=$1 out=$2 tools=${3:-}

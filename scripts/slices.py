@@ -15,7 +15,15 @@ import socket
 import sys
 import time
 
+if sys.argv[1:] == ["--help"]:
+    print(__doc__.strip())
+    sys.exit()
+if len(sys.argv) != 7:
+    sys.exit("slices.py: expected six arguments: PID CONTROL CTRLR RUN_US PAUSE_US TOLD; --help explains them")
 pid, control, ctrlr, run_us, pause_us, told = sys.argv[1:]
+for name, number in ("PID", pid), ("RUN_US", run_us), ("PAUSE_US", pause_us):
+    if not (number.isascii() and number.isdigit()):
+        sys.exit(f"slices.py: {name} is {number}; allowed: a whole number")
 pid, run_us, pause_us = int(pid), int(run_us), int(pause_us)
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
 stream = socket.socket(socket.AF_UNIX)

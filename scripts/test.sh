@@ -6,7 +6,10 @@
 # Without a stage it runs all of them but check, two at a time (see the end), and shows what each prints when it is over.
 # Installs the Debian packages it needs, unless lint or check is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
+all="check lint packages cores c_abi bare_metal cost examples install tests commands python play fuzz fuzz_build firmware linux guest spdk"
+for stage; do [[ " $all " == *" $stage "* ]] || { echo "test: no stage $stage; there are: $all" >&2; exit 2; }; done
 # The same random cases in each run: what fails was broken by the change. `cargo test` alone draws new ones.
 export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
 
@@ -36,6 +39,7 @@ lint() {
     --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   cargo run --quiet --locked --package xtask -- cycles
   scripts/check-recipe.sh
+  scripts/check-help.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
   if command -v shellcheck > /dev/null; then
     shellcheck --external-sources guest/*.sh guest/firmware/*.sh guest/jobs/*.sh guest/plugin/*.sh measurements/*.sh scripts/*.sh firmware-demo/*.sh xtask/*.sh spdk/test/*.sh linux/*.sh linux/guest/*.sh .ci/run
