@@ -41,6 +41,8 @@ export EXAMPLES=100
 for policy in auto cint vic nvme batch none cint:ooo=on,hints=all; do
   POLICY=$policy "$python" "$examples/test_policy.py" > output 2>&1 || { tail -n 30 output >&2; die "$policy breaks a rule"; }
 done
+if POLICY=cint:thr=0 "$python" "$examples/test_policy.py" > output 2>&1; then die "thr=0 is a policy"; fi
+if [ "$(wc -l < output)" != 1 ] || ! grep -q 'thr=0' output; then tail -n 30 output >&2; die "a policy that cannot be is not one line"; fi
 # A device that forgets its deadlines loses interrupts: the test finds it.
 sed -e 's/lib\.coalesce_policy_deadline(self\.policy)) <= end/NEVER) <= end/' "$examples/test_policy.py" > broken.py
 ! cmp -s "$examples/test_policy.py" broken.py || die "nothing is broken"
