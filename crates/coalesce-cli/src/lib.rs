@@ -36,10 +36,18 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// # Errors
 /// Writing fails.
 pub fn print(text: &str) -> io::Result<()> {
+    print_to_reader(text).map(drop)
+}
+
+/// [`print`], for a program that prints again and again: whether there is still a reader.
+///
+/// # Errors
+/// Writing fails.
+pub fn print_to_reader(text: &str) -> io::Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        outcome => outcome.map(|()| true),
     }
 }
 

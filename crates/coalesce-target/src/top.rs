@@ -6,7 +6,7 @@ mod table;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use coalesce_cli::print;
+use coalesce_cli::print_to_reader;
 use rates::{Row, Target};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, stdin, stdout};
@@ -44,10 +44,10 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
         .ok_or(format!("interval {text} is out of range; allowed: 10ms to 3600s"))
 }
 
-/// Prints what the targets did in each interval.
+/// Prints what the targets did in each interval, until nobody reads it.
 ///
 /// # Errors
-/// No target answers at the beginning, or one does not with `--once`; or standard output is closed.
+/// No target answers at the beginning, or one does not with `--once`; or standard output cannot be written.
 pub fn top(options: &Top) -> Result<()> {
     let mut targets: Vec<_> = options.control.iter().map(|path| Target::new(path)).collect();
     let mut failures: Vec<_> = outcomes(&mut targets).into_iter().filter_map(|(_, outcome)| outcome.err()).collect();
@@ -61,7 +61,9 @@ pub fn top(options: &Top) -> Result<()> {
         sleep(options.interval);
         let outcomes = outcomes(&mut targets);
         let text = if options.json { json_of(&outcomes) } else { table::text(&outcomes) };
-        print(&text).context("standard output")?;
+        if !print_to_reader(&text).context("standard output")? {
+            return Ok(());
+        }
         if options.once {
             return outcomes.into_iter().try_for_each(|(_, outcome)| outcome.map(drop));
         }

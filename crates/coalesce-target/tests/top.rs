@@ -106,6 +106,19 @@ fn tables(program: &mut Program) -> impl FnMut() -> Value {
     move || serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap()
 }
 
+#[test]
+fn it_ends_once_nobody_reads_its_tables() {
+    let target = Target::start(&[Disk::memory("disk", "1M")]);
+    for format in [None, Some("--json")] {
+        let mut command = Command::new(BINARY);
+        command.args(["top", "--interval", "10ms"]).args(format).arg("--control").arg(target.path("control"));
+        let mut program = Program(command.stdout(Stdio::piped()).spawn().unwrap());
+        program.0.stdout.take().unwrap().read_exact(&mut [0]).unwrap(); // and the reader is gone
+        wait_until("it ends", || program.0.try_wait().unwrap().is_some());
+        assert!(program.0.wait().unwrap().success(), "{format:?}");
+    }
+}
+
 /// It accepts connections, as its kernel does that for it, and says nothing.
 #[test]
 fn a_target_that_hangs_keeps_no_other_from_being_shown() {
