@@ -3,7 +3,7 @@
 use crate::disk::{QUEUES_MAX, SERIAL_LEN};
 use crate::os::shared_memory::PAGE;
 use crate::os::socket::{OWNER_ONLY, inherited};
-use crate::throttle::Rates;
+use crate::throttle::{IOPS_MAX, Rates};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use coalesce_policy::Spec;
@@ -202,6 +202,15 @@ pub fn parse_queues(text: &str) -> Result<u16, String> {
     number.ok_or_else(|| format!("queues is {text}; allowed: 1 to {QUEUES_MAX}"))
 }
 
+/// A limit on requests per second.
+///
+/// # Errors
+/// It is not a number, or too high.
+pub fn parse_iops(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number <= IOPS_MAX);
+    number.ok_or_else(|| format!("iops is {text}; allowed: 1 to {IOPS_MAX}, or 0: no limit"))
+}
+
 /// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -389,7 +398,11 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| format!("{text} is not ADDR:PORT, such as 127.0.0.1:9100"))
+        text.parse().map(Self).map_err(|_| {
+            format!(
+                "{text} is not ADDR:PORT, such as 127.0.0.1:9600 or [::1]:9600; a name instead of ADDR is not looked up"
+            )
+        })
     }
 }
 

@@ -8,7 +8,8 @@ use clap::{ArgGroup, Args, FromArgMatches as _, Parser, Subcommand};
 use coalesce_cli::{print, say};
 use coalesce_policy::Spec;
 use coalesce_target::config::{
-    Address, Config, Device, DiskConfig, Latency, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_queues,
+    Address, Config, Device, DiskConfig, Latency, Mode, Poll, QUEUES_DEFAULT, Sandbox, Size, StopTimeout, parse_iops,
+    parse_queues,
 };
 use coalesce_target::os::signals;
 use coalesce_target::supervision::supervisor::Supervisor;
@@ -213,7 +214,7 @@ struct Serve {
     max_memory: Size,
 
     /// Most requests per second, after a burst of 100 ms of them; further ones wait. 0: no limit
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "config")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_iops, conflicts_with = "config")]
     iops: u64,
 
     /// Most bytes per second that are read, written or zeroed, after a burst of 100 ms of them: 100M. 0: no limit
@@ -253,8 +254,17 @@ struct Serve {
     stop_timeout: Option<StopTimeout>,
 
     /// Log level on standard error: error, warn, info, debug, off
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "COALESCE_LOG")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = LOG_VARIABLE, value_parser = parse_level)]
     log: LevelFilter,
+}
+
+const LOG_VARIABLE: &str = "COALESCE_LOG";
+
+/// The parser's own errors name the option, also if the text is the variable's.
+fn parse_level(text: &str) -> Result<LevelFilter, String> {
+    let is_of_variable = std::env::var(LOG_VARIABLE).is_ok_and(|value| value == text);
+    let name = if is_of_variable { LOG_VARIABLE } else { "log level" };
+    text.parse().map_err(|_| format!("{name} is {text}; allowed: error, warn, info, debug, off"))
 }
 
 #[derive(Args)]

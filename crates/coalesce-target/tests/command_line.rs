@@ -294,6 +294,7 @@ fn odds_and_ends() -> TempDir {
     let directory = TempDir::new().unwrap();
     write(&directory, "image", vec![7; 1 << 16]);
     write(&directory, "odd", vec![7; 1000]);
+    write(&directory, "one", "7");
     write(&directory, "empty", "");
     write(&directory, "raw.toml", "[[disk]]\nsocket = 's'\nmemory = '1M'\nraw = true\n");
     std::fs::create_dir(directory.path().join("directory")).unwrap();
@@ -318,13 +319,16 @@ fn what_cannot_be_served_is_one_clear_line_that_names_it() {
         (&["--socket", "s", "--file", "pipe", "--read-only"], &["image pipe", "neither a file nor a block device"]),
         (&["--socket", "s", "--file", "/dev/null"], &["image /dev/null", "neither a file nor a block device"]),
         (&["--socket", "s", "--file", "odd"], &["image odd is 1000 bytes long, not a multiple of 512"]),
+        (&["--socket", "s", "--file", "one"], &["image one is 1 byte long, not a multiple of 512"]),
         (&["--socket", "s", "--file", "empty"], &["image empty is empty; allowed: a multiple of 512 bytes, not 0"]),
         (&["--socket", "s", "--file", "image", "--block-size", "65537"], &["block_size is 65537", "512 to 65536"]),
         (&["--socket", "s", "--file", "image", "--block-size", "1000"], &["block_size is 1000", "powers of two"]),
         (&["--socket", "s", "--memory", "512", "--block-size", "4K"], &["block_size is 4096", "divide 512"]),
         (&["--socket", "s", "--memory", "0"], &["a memory disk of 0 bytes", "multiple of 512 and not 0"]),
         (&["--socket", "s", "--memory", "1000"], &["a memory disk of 1000 bytes", "multiple of 512"]),
-        (&["--socket", "s", "--memory", "4194304T"], &["a memory disk of 4611686018427387904 bytes", "memory"]),
+        (&["--socket", "s", "--memory", "1"], &["a memory disk of 1 byte:", "multiple of 512"]),
+        (&["--socket", "s", "--memory", "120T"], &["a memory disk of 131941395333120 bytes", "some 80 TiB"]),
+        (&["--socket", "s", "--memory", "4194304T"], &["a memory disk of 4611686018427387904 bytes", "some 80 TiB"]),
         (&["--socket", "s"], &["disk s", "either a file or memory"]),
         (&["--socket", "s", "--memory", "1M", "--direct"], &["disk s", "direct is for files"]),
         (&["--config", "raw.toml"], &["raw.toml", "disk s", "raw is for files"]),
@@ -464,8 +468,11 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         (&more, &["--latency", "2ms..1ms"], &["--latency <TIME>", "2ms..1ms is out of range"]),
         (&["serve", "--socket", "s", "--file", "f"], &["--latency", "1ms"], &["--latency <TIME>", "--file"]),
         (&["serve", "--config", "c"], &["--latency", "1ms"], &["--config", "--latency"]),
-        (&more, &["--metrics", "9100"], &["--metrics", "9100 is not ADDR:PORT", "127.0.0.1:9100"]),
-        (&more, &["--metrics", "localhost:9100"], &["--metrics", "is not ADDR:PORT"]),
+        (&more, &["--metrics", "9600"], &["--metrics", "9600 is not ADDR:PORT", "127.0.0.1:9600"]),
+        (&more, &["--metrics", "localhost:9600"], &["--metrics", "is not ADDR:PORT", "a name instead of ADDR"]),
+        (&more, &["--iops", "5k"], &["--iops <N>", "iops is 5k; allowed: 1 to 1000000000, or 0: no limit"]),
+        (&more, &["--iops", "1000000001"], &["--iops <N>", "iops is 1000000001; allowed: 1 to 1000000000"]),
+        (&more, &["--log", "loud"], &["--log <LEVEL>", "log level is loud; allowed: error, warn, info, debug, off"]),
         (&more, &["--queue", "2"], &["'--queue'", "--queues"]),
         (&more, &["--config", "c"], &["--config", "--socket"]),
         (&["serve", "--config", "c"], &["--queues", "2"], &["--config", "--queues"]),
@@ -486,6 +493,8 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         }
         assert!(names(&directory).is_empty(), "{arguments:?}: something is left behind");
     }
+    let ended = end(command(directory.path(), &[&more[..], &["--queues", "1"]].concat()).env("COALESCE_LOG", "loud"));
+    assert_usage(&ended, &["COALESCE_LOG is loud; allowed: error, warn, info, debug, off"], "of the environment");
 }
 
 const WRONG_POLICIES: [(&str, &[&str]); 12] = [
@@ -1058,7 +1067,7 @@ fn a_call_that_fails_is_one_clear_line() {
     for (arguments, parts) in [
         (&["missing", "list"][..], &["control socket missing", "No such file"][..]),
         (&["plain", "list"], &["control socket plain", "refused"]),
-        (&["s", "list"], &["control socket s"]),
+        (&["s", "list"], &["control socket s gives no answer: is it the socket of a disk?"]),
         (&["control", "lsit"], &["unknown method \"lsit\"", "list, get_policy"]),
         (&["control", "list", "{"], &["the parameters are not JSON"]),
         (&["control", "list", "7"], &["params"]),

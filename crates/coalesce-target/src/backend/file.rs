@@ -11,6 +11,7 @@ use crate::os::lock::{ALL, lock};
 use crate::os::shared_memory::is_in_memory;
 use anyhow::{Context as _, Result, bail};
 use changes::Changes;
+use coalesce_cli::counted;
 use direct::{BOUNCE_LEN, BOUNCE_PAGES, Direct, Page};
 use io_uring::types::{Fd, FsyncFlags, Timespec};
 use io_uring::{opcode, squeue};
@@ -123,7 +124,7 @@ impl FileBackend {
             );
         }
         if size % block_size != 0 {
-            bail!("{} is {size} bytes long, not a multiple of {block_size}", named());
+            bail!("{} is {} long, not a multiple of {block_size}", named(), counted(size, "byte"));
         }
         let block_size = u32::try_from(block_size).with_context(named)?;
         // Not opened by its path, which may lead to another file by now. Flushes write no data of this process, so they

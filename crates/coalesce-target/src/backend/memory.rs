@@ -2,6 +2,7 @@
 
 use super::{Buffers, Operation, Outcome, Step};
 use anyhow::{Context as _, Result, bail};
+use coalesce_cli::counted;
 use io_uring::{opcode, types::Timespec};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -72,12 +73,16 @@ impl MemoryBackend {
     pub fn new(size: u64, latency_ns: RangeInclusive<u64>) -> Result<Self> {
         let Some(len) = usize::try_from(size).ok().and_then(NonZeroUsize::new).filter(|_| size.is_multiple_of(512))
         else {
-            bail!("a memory disk of {size} bytes: the size must be a multiple of 512 and not 0");
+            bail!("a memory disk of {}: the size must be a multiple of 512 and not 0", counted(size, "byte"));
         };
         let most = len.checked_mul(const { NonZeroUsize::new(GROWTH).unwrap() }).filter(|_| has_address_space());
         let reserved = most.and_then(|most| Some((reserve(most).ok()?, most)));
         let reserved = reserved.map_or_else(|| reserve(len).map(|base| (base, len)), Ok);
-        let (base, reserved) = reserved.with_context(|| format!("a memory disk of {size} bytes"))?;
+        let (base, reserved) = reserved.with_context(|| {
+            format!(
+                "a memory disk of {size} bytes needs as many addresses in one piece, of which a process has some 80 TiB, and less under ulimit -v"
+            )
+        })?;
         let latencies = if *latency_ns.end() > 0 { spread(&latency_ns) } else { Vec::new() };
         let (reserved, reached, next) = (reserved.get(), AtomicUsize::new(0), AtomicUsize::new(0));
         let disk = Self { base, size, reserved, reached, latencies, next };
@@ -106,8 +111,9 @@ impl MemoryBackend {
         }
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the range is reserved, and what of it was accessible stays so.
-        unsafe { mprotect(self.base, size as usize, protection) }
-            .with_context(|| format!("a memory disk of {size} bytes"))?;
+        unsafe { mprotect(self.base, size as usize, protection) }.with_context(|| {
+            format!("a memory disk of {size} bytes is more than the system promises (vm.overcommit_memory, ulimit -v)")
+        })?;
         self.reached.store(size as usize, Ordering::Release);
         Ok(())
     }

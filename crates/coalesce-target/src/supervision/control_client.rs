@@ -4,7 +4,7 @@ use crate::supervision::clients::send_all;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use coalesce_cli::connect;
 use serde_json::{Value, json};
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,7 +40,10 @@ pub fn request(socket: &Path, method: &str, params: &Value) -> Result<Value> {
 fn exchange(socket: &Path, request: &str) -> Result<Vec<u8>> {
     let deadline = Instant::now() + PATIENCE;
     let mut stream = connect(socket, PATIENCE)?;
-    send_all(&stream, request.as_bytes())?;
+    match send_all(&stream, request.as_bytes()) {
+        Err(error) if is_end(&error) => return Ok(Vec::new()),
+        outcome => outcome?,
+    }
     let (mut answer, mut part) = (Vec::new(), vec![0; 64 << 10]);
     loop {
         let len = match receive(&mut stream, &mut part, deadline)? {
@@ -56,6 +59,11 @@ fn exchange(socket: &Path, request: &str) -> Result<Vec<u8>> {
     }
 }
 
+/// The other side has closed the connection, perhaps before it read the request: the socket of a disk does, of which a call is no message.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
 fn receive(stream: &mut UnixStream, part: &mut [u8], deadline: Instant) -> Result<usize> {
     loop {
         let rest = deadline.saturating_duration_since(Instant::now());
@@ -67,6 +75,7 @@ fn receive(stream: &mut UnixStream, part: &mut [u8], deadline: Instant) -> Resul
         };
         match outcome {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_end(&error) => return Ok(0),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 bail!("no whole answer within {} s", PATIENCE.as_secs())
             }
