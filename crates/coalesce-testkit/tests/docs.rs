@@ -482,3 +482,76 @@ fn every_reason_is_in_the_glossary_with_its_meaning() {
         assert!(glossary.contains(&row), "docs/glossary.md, Reasons: there is no row{row}");
     }
 }
+
+/// The fields of a struct that JSON is read into or written from, and whether each may be left out.
+fn fields(source: &str, name: &str) -> Vec<(String, bool)> {
+    let definition = source.split_once(&format!("struct {name} {{")).unwrap_or_else(|| panic!("no struct {name}")).1;
+    let (mut fields, mut has_default) = (vec![], false);
+    for line in definition.split('}').next().unwrap().lines().map(str::trim) {
+        if line.starts_with("#[") {
+            has_default |= line.starts_with("#[serde(default");
+        } else if let (false, Some((field, kind))) = (line.starts_with("//"), line.split_once(": ")) {
+            let may_be_left_out = std::mem::take(&mut has_default) || kind.starts_with("Option<");
+            fields.push((field.trim_start_matches("pub ").to_owned(), may_be_left_out));
+        }
+    }
+    fields
+}
+
+/// The rows of a section's tables: the first cell, and what is behind it.
+fn section<'a>(page: &'a str, heading: &str) -> Vec<(&'a str, &'a str)> {
+    let text = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no section {heading}")).1;
+    let text = text.split("\n#").next().unwrap();
+    text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | ")).collect()
+}
+
+#[test]
+fn control_md_has_the_methods_parameters_members_and_codes_of_the_control_socket() {
+    let page = page("control.md");
+    let read = |path: &str| read_to_string(root().join("crates/coalesce-target/src").join(path)).unwrap();
+    let (control, config) = (read("supervision/control.rs"), read("config.rs"));
+
+    let methods = control.split_once("const METHODS").unwrap().1.split("];").next().unwrap();
+    let of_code = methods.split('"').skip(1).step_by(2).map(|method| {
+        let arm =
+            control.split_once(&format!("\n        \"{method}\" => {{")).unwrap_or_else(|| panic!("no {method}")).1;
+        let arm = arm.split("\n        }\n").next().unwrap();
+        let parameters = match arm.split_once("let ") {
+            Some((_, parsed)) => fields(&control, parsed.split(' ').next().unwrap()),
+            None => fields(&config, "DiskConfig"),
+        };
+        (method, parameters)
+    });
+    let rows = section(&page, "## Methods").into_iter().take_while(|(first, _)| *first != "parameter");
+    let of_page = rows.filter(|(method, _)| method.starts_with('`')).map(|(method, rest)| {
+        let parameters = rest.split('|').next().unwrap().split(',').filter(|parameter| parameter.contains('`'));
+        let named = |parameter: &str| (quoted(parameter).next().unwrap().to_owned(), parameter.contains('['));
+        (method.trim_matches('`'), parameters.map(named).collect::<Vec<_>>())
+    });
+    let sorted = |(method, mut parameters): (&str, Vec<(String, bool)>)| {
+        parameters.sort();
+        (method.to_owned(), parameters)
+    };
+    let of_code: Vec<_> = of_code.map(sorted).collect();
+    assert!(of_code.len() > 10 && of_code.iter().any(|(_, parameters)| parameters.len() > 20), "{of_code:?}");
+    assert_eq!(of_page.map(sorted).collect::<Vec<_>>(), of_code, "left: the page; right: the code");
+
+    let members = |heading: &str| -> Vec<String> {
+        section(&page, heading).iter().flat_map(|(names, _)| quoted(names)).map(str::to_owned).collect()
+    };
+    let names = |source: &str, name: &str| fields(source, name).into_iter().map(|(field, _)| field).collect::<Vec<_>>();
+    let added = control.split("about[\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+    let about_each = ["ctrlr", "record_error"]; // of other methods
+    let added = added.filter(|member| !about_each.contains(&member.as_str()));
+    let mut of_list: Vec<_> = names(&read("server.rs"), "DiskInfo").into_iter().chain(added).collect();
+    let mut documented = members("### list");
+    of_list.sort();
+    documented.sort();
+    assert_eq!(documented, of_list, "left: the page; right: the code");
+    assert_eq!(members("### get_stats"), names(&read("stats.rs"), "QueueStats"), "left: the page; right: the code");
+
+    let codes = control.lines().filter_map(|line| line.strip_prefix("const ")?.split_once(": i32 = "));
+    let codes: Vec<_> = codes.map(|(_, code)| code.trim_end_matches(';')).collect();
+    let of_page = section(&page, "## Errors").into_iter().map(|(code, _)| code).filter(|code| code.starts_with('-'));
+    assert_eq!(of_page.collect::<Vec<_>>(), codes, "left: the page; right: the code");
+}

@@ -54,6 +54,7 @@ pub const CONTENTS: &[Part] = &[
             ("Into another device", "docs/hooks.md"),
             ("Traces", "docs/traces.md"),
             ("JSON, CSV, Python", "docs/json.md"),
+            ("Control socket", "docs/control.md"),
             ("SPDK", "spdk/README.md"),
             ("Firmware", "firmware-demo/README.md"),
             ("Linux: what hints carry", "docs/linux-hints.md"),
