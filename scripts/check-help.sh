@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Of make-*.sh and accel.sh the very bytes name what is kept in the cache, and they take no such options.
-for script in scripts/*.sh guest/*.sh measurements/*.sh scripts/slices.py scripts/read-traces.py; do
+for script in scripts/*.sh guest/*.sh guest/firmware/*.sh guest/plugin/*.sh measurements/*.sh scripts/slices.py scripts/read-traces.py; do
   case $script in guest/make-*.sh | guest/accel.sh) continue ;; esac
   grep -m 1 -E "^(#|   ) .*\b${script##*/}( |$)" "$script" > "$work/said" || continue
   # The line is looked for before the script runs: one without it would begin its work.
@@ -34,6 +34,7 @@ guest/check.sh|echo|there are: demo irqs
 guest/packages.sh|--list|packages.sh [PACKAGE...]
 scripts/deb.sh|--out|deb.sh DIR
 scripts/release.sh|--out|release.sh DIR [TARGET...]
+guest/plugin/build.sh|1|build.sh DIR PROGRAM
 scripts/slices.py|1|PID CONTROL CTRLR RUN_US PAUSE_US TOLD
 measurements/results.sh|foo|NAME=REPORT.json
 measurements/results.sh|12-minute=/nope.json|there is no file /nope.json

@@ -9,6 +9,7 @@
 #
 # Needs mtools, xorriso, binutils, binutils-powerpc-linux-gnu and binutils-s390x-linux-gnu; GRUB is make-firmware.sh's.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 2 ] || { sed -n '4p' "$0" | cut -c3- >&2; exit 2; }
 mkdir -p "$1"
