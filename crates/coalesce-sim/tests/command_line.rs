@@ -312,6 +312,27 @@ fn fuzzing_checks_at_least_one_plan() {
     );
 }
 
+/// A full disk, and a reader that left, are errors and no panics.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    for arguments in [
+        &["contract", "--seeds", "1", "--loads", "seed", "--print"][..],
+        &["fuzz", "--seeds", "1", "--print"],
+        &["fuzz", "--seeds", "1"],
+    ] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let full = std::fs::File::create("/dev/full").unwrap();
+        for (output, says) in [(Stdio::from(closed), "Broken pipe"), (full.into(), "No space left on device")] {
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_coalesce-sim")).args(arguments).stdout(output).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.starts_with(&format!("coalesce-sim: standard output: {says}")), "{arguments:?}: {said}");
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        }
+    }
+}
+
 /// By whatever name an output is what is read, it stays.
 #[test]
 fn no_output_overwrites_what_is_read() {

@@ -109,7 +109,8 @@ impl Command {
         let jobs = jobs(&loads, &policies)?;
         if self.print {
             for load in &loads {
-                println!("{}", toml::to_string(&load.under(&policies)).context("a plan has a text form")?);
+                let plan = toml::to_string(&load.under(&policies)).context("a plan has a text form")?;
+                writeln!(std::io::stdout(), "{plan}").context("standard output")?;
             }
             return Ok(());
         }
@@ -123,7 +124,7 @@ impl Command {
             let (seeds, first) = (counted(self.seeds, "random open load"), self.first);
             format!("{seeds} from seed {first} on, {} of each; over none\n\n{}", self.duration, table(&pairs))
         };
-        std::io::stdout().write_all(text.as_bytes())?;
+        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
         let broken: Vec<_> = pairs.iter().filter(|pair| pair.broken.is_some()).collect();
         if let Some(Pair { policy, load, broken: Some(what), .. }) = broken.first() {
             bail!("{} of {} broke a rule; the first, {policy} under {load}, {what}", broken.len(), pairs.len());

@@ -5,6 +5,7 @@ use crate::run::{cpus, run};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use coalesce_cli::counted;
+use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,25 +36,25 @@ impl Command {
     /// Runs the plans, and prints each that breaks a rule.
     ///
     /// # Errors
-    /// A plan breaks a rule, or the last seed is no number of 64 bits.
+    /// A plan breaks a rule, the last seed is no number of 64 bits, or standard output is gone.
     pub fn run(self) -> Result<()> {
         let last = self.first.checked_add(self.seeds).context("--first: the last seed does not fit into 64 bits")?;
         let seeds = self.first..last;
+        let say = |text: &str| writeln!(std::io::stdout(), "{text}").context("standard output");
         if self.print {
             for seed in seeds.clone() {
-                println!("{}", toml::to_string(&plan(seed)).context("a plan has a text form")?);
+                say(&toml::to_string(&plan(seed)).context("a plan has a text form")?)?;
             }
         }
         let (simulations, broken) = check(seeds);
         for (seed, what) in &broken {
-            println!("seed {seed}: {what}");
+            say(&format!("seed {seed}: {what}"))?;
         }
         if !broken.is_empty() {
             let plans = counted(simulations, "plan");
             bail!("{} of {plans} break a rule; `--first SEED --seeds 1 --print` shows one", broken.len());
         }
-        println!("no rule is broken by {}", counted(simulations, "plan"));
-        Ok(())
+        say(&format!("no rule is broken by {}", counted(simulations, "plan")))
     }
 }
 
