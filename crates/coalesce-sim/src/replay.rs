@@ -353,6 +353,8 @@ pub struct Replay {
     pub missing_time: u128,
     /// Commands that were in flight for longer than 100 s, which is what is recorded of their latency.
     pub long: u64,
+    /// The most completions that one queue has: each policy learns on each queue for itself.
+    pub completions_max: u64,
     /// One for each policy, in the order in which they were given.
     pub outcomes: Vec<Outcome>,
     /// The queue of the time lines: an index into the trace's.
@@ -433,13 +435,15 @@ fn replay_all(
     }
     in_flight.finish(last);
     replayed.iter_mut().for_each(|replayed| replayed.finish(last));
+    let queues = replayed.first().map_or(&[][..], |replayed| &replayed.queues);
+    let completions_max = queues.iter().map(|queue| queue.line.completions()).max().unwrap_or_default();
     let (shown_queue, timelines) = window.finish(&replayed);
     let outcome = |(replayed, timeline): (Replayed, _)| replayed.outcome(timeline, yardstick.as_ref());
     let outcomes = replayed.into_iter().zip(timelines).map(outcome).collect::<Result<_, SpecError>>()?;
     let optimum = yardstick.as_ref().map(Yardstick::finish);
     let span = last - first.unwrap_or(last);
     let InFlight { time: in_flight_time, missing: missing_time, long, .. } = in_flight;
-    Ok(Replay { span, in_flight_time, missing_time, long, outcomes, shown_queue, optimum })
+    Ok(Replay { span, in_flight_time, missing_time, long, completions_max, outcomes, shown_queue, optimum })
 }
 
 /// Which part of a stream of unknown length is shown: from the last completion whose number is a power of two, so that

@@ -185,8 +185,11 @@ impl Command {
         let entries: Vec<_> = replay.outcomes.iter().map(|outcome| entry(&replay, outcome, cycles)).collect();
         // Nobody has looked for the optimum.
         let columns = HEADS.len() - 1;
-        let lines =
-            Summary::of(&entries, cycles, None).lines.into_iter().map(|line| line[..columns].to_vec()).collect();
+        let lines = Summary::of(&entries, cycles, replay.completions_max, None)
+            .lines
+            .into_iter()
+            .map(|line| line[..columns].to_vec())
+            .collect();
         let json = replay.outcomes.iter().map(|outcome| policy_to_json(&replay, outcome, cycles)).collect();
         Ok(Found {
             heading: about(&trace, replay.span),

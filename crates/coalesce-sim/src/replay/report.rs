@@ -151,7 +151,7 @@ pub fn report(trace: &Trace, replay: &Replay, name: &str, notes: &[String], cycl
             .into(),
         facts: facts(trace, name, replay.span, cycles),
         notes: notes.to_vec(),
-        summary: Some(Summary::of(&entries, cycles, no_answer(trace, replay))),
+        summary: Some(Summary::of(&entries, cycles, replay.completions_max, no_answer(trace, replay))),
         sections: vec![Section { entries, ..Section::default() }],
     }
 }

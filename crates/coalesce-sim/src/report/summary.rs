@@ -3,6 +3,7 @@
 use super::Entry;
 use super::text::{aligned, mean_us, us};
 use crate::cycles::Cycles;
+use coalesce_cli::counted;
 
 /// What `coalesce-target` does if nothing is said.
 const AUTO: &str = "auto";
@@ -12,6 +13,8 @@ const WORTH: f64 = 5.0;
 const NOTHING: f64 = 1.0;
 /// Trials cost so much once, in percent of the requests' time, that a trace in which they cost more says nothing of what follows.
 const TRIALS_MAX: f64 = 5.0;
+/// Completions on a queue before the first licence, where nothing disturbs its trials: docs/budget.md.
+const LICENCE: u64 = 2700;
 
 /// The heads of [`Summary::lines`].
 pub const HEADS: [&str; 10] =
@@ -33,11 +36,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of what was replayed. `no_answer`: why nothing can be said of what the default policy is worth.
+    /// Of what was replayed. `completions`: the most that one queue had. `no_answer`: why nothing can be said of what the default
+    /// policy is worth.
     #[must_use]
-    pub fn of(entries: &[Entry], cycles: Cycles, no_answer: Option<String>) -> Self {
+    pub fn of(entries: &[Entry], cycles: Cycles, completions: u64, no_answer: Option<String>) -> Self {
         Self {
-            answer: answer(entries, cycles, no_answer),
+            answer: answer(entries, cycles, completions, no_answer),
             about: format!("CPU, over that of an interrupt for each I/O: {}", cycles.about()),
             lines: entries.iter().map(|entry| line(entry, cycles)).collect(),
             learning: entries.iter().filter_map(learning).collect(),
@@ -90,16 +94,16 @@ fn learning(entry: &Entry) -> Option<[String; 5]> {
 }
 
 /// Whether the default policy is worth it.
-fn answer(entries: &[Entry], cycles: Cycles, no_answer: Option<String>) -> String {
+fn answer(entries: &[Entry], cycles: Cycles, completions: u64, no_answer: Option<String>) -> String {
     let of = |policy| entries.iter().find(|entry| entry.policy == policy);
     let Some(auto) = of(AUTO) else { return String::new() };
     if let Some(why) = no_answer {
         return format!("No answer: {why}.");
     }
-    let saved = 100.0 * (1.0 - cycles.over_none(auto.interrupts_per_io));
+    let saved = (100.0 * (1.0 - cycles.over_none(auto.interrupts_per_io))).round(); // as it is said, so that both agree
     let trials = auto.held.map_or(0.0, |held| 100.0 * held.trials);
     let verdict = match saved {
-        _ if trials > TRIALS_MAX => "Too short a trace to tell",
+        _ if completions < LICENCE || trials > TRIALS_MAX => "Too short a trace to tell",
         saved if saved >= WORTH => "Worth it on this load",
         saved if saved >= NOTHING => "Little to gain on this load",
         _ => "Nothing to gain on this load",
@@ -108,6 +112,12 @@ fn answer(entries: &[Entry], cycles: Cycles, no_answer: Option<String>) -> Strin
         "{verdict}: {AUTO}, the default, raises {:.2} interrupts for each I/O instead of 1, for {saved:.0} % less CPU time.",
         auto.interrupts_per_io
     );
+    if completions < LICENCE {
+        text += &format!(
+            " The busiest queue has {}, and a first licence, which saves the most, needs about {LICENCE}.",
+            counted(completions, "completion")
+        );
+    }
     if let Some(held) = auto.held {
         text += &format!(" Waiting for them is {:.1} % of the time of the requests", 100.0 * held.share);
         if trials >= 0.05 {
@@ -143,7 +153,7 @@ mod tests {
     #[test]
     fn the_answer_is_about_the_default_policy() {
         let none = entry("none", 1.0, 20_000, 0.0);
-        let of = |entries: &[Entry]| Summary::of(entries, Cycles { io: 1000, interrupt: 1000 }, None).answer;
+        let of = |entries: &[Entry]| Summary::of(entries, Cycles { io: 1000, interrupt: 1000 }, LICENCE, None).answer;
         assert_eq!(of(&[none.clone(), entry("vic", 0.5, 20_000, 0.01)]), "");
         let worth = of(&[none.clone(), entry("auto", 0.5, 22_000, 0.04)]);
         assert_eq!(
@@ -154,15 +164,38 @@ mod tests {
         );
         assert!(of(&[entry("auto", 0.96, 22_000, 0.0), none]).starts_with("Little to gain"));
         assert!(of(&[entry("auto", 0.999, 22_000, 0.0)]).starts_with("Nothing to gain"));
+        for (interrupts_per_io, says) in [(0.908, "5 %"), (0.912, "4 %"), (0.988, "1 %"), (0.992, "0 %")] {
+            let answer = of(&[entry("auto", interrupts_per_io, 22_000, 0.0)]);
+            let verdict = match says {
+                "5 %" => "Worth it",
+                "0 %" => "Nothing to gain",
+                _ => "Little to gain",
+            };
+            assert!(answer.starts_with(verdict) && answer.contains(&format!("for {says} less CPU time")), "{answer}");
+        }
         assert!(of(&[entry("auto", 0.5, 22_000, 0.21)]).starts_with("Too short a trace to tell"), "5.25 % in trials");
-        let unknown = Summary::of(&[entry("auto", 0.5, 9, 0.0)], Cycles::PAPER, Some("nobody knows".into()));
+        let unknown = Summary::of(&[entry("auto", 0.5, 9, 0.0)], Cycles::PAPER, LICENCE, Some("nobody knows".into()));
         assert_eq!(unknown.answer, "No answer: nobody knows.");
+    }
+
+    /// Whatever it has saved by then.
+    #[test]
+    fn before_a_first_licence_is_too_early_to_tell() {
+        for saved in [0.5, 0.96, 1.0] {
+            let of = |completions| Summary::of(&[entry("auto", saved, 9, 0.0)], Cycles::PAPER, completions, None).answer;
+            let early = of(LICENCE - 1);
+            assert!(early.starts_with("Too short a trace to tell: auto, the default, raises"), "{early}");
+            let why = "The busiest queue has 2699 completions, and a first licence, which saves the most, needs about 2700.";
+            assert!(early.contains(why), "{early}");
+            let late = of(LICENCE);
+            assert!(!late.contains("Too short") && !late.contains("licence"), "{late}");
+        }
     }
 
     #[test]
     fn what_was_learned_is_apart() {
         let entries = [entry("none", 1.0, 9, 0.0), entry("auto", 0.5, 9, 0.08)];
-        let summary = Summary::of(&entries, Cycles::PAPER, None);
+        let summary = Summary::of(&entries, Cycles::PAPER, LICENCE, None);
         assert_eq!(summary.learning, [["auto", "8.00", "6.00", "2.00", "0.00"]]);
         assert_eq!(summary.lines[1][9], "2.00", "500 of 250");
         assert!(summary.text().contains("\nlearning  held %  paid for  in trials  licensed\nauto        8.00"));
