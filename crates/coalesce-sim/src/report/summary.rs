@@ -120,8 +120,11 @@ fn answer(entries: &[Entry], cycles: Cycles, completions: u64, no_answer: Option
     }
     if let Some(held) = auto.held {
         text += &format!(" Waiting for them is {:.1} % of the time of the requests", 100.0 * held.share);
-        if trials >= 0.05 {
-            text += &format!(" ({trials:.1} % in trials, by which it learns)");
+        let parts = [(held.trials, "in trials, by which it learns"), (held.licensed, "with a licence")];
+        let parts = parts.into_iter().filter(|(share, _)| *share >= 0.0005);
+        let parts: Vec<_> = parts.map(|(share, of)| format!("{:.1} % {of}", 100.0 * share)).collect();
+        if !parts.is_empty() {
+            text += &format!(" ({})", parts.join(", "));
         }
         if let Some(slowest) = latency(auto, 99.0) {
             text += &format!(", and 99 % take at most {} µs", us(slowest));
@@ -174,6 +177,13 @@ mod tests {
             assert!(answer.starts_with(verdict) && answer.contains(&format!("for {says} less CPU time")), "{answer}");
         }
         assert!(of(&[entry("auto", 0.5, 22_000, 0.21)]).starts_with("Too short a trace to tell"), "5.25 % in trials");
+        let licensed = |trials| Held { share: 0.076, trials, licensed: 0.062 };
+        for (trials, says) in
+            [(0.005, "(0.5 % in trials, by which it learns, 6.2 % with a licence)"), (0.0, "(6.2 % with a licence)")]
+        {
+            let answer = of(&[Entry { held: Some(licensed(trials)), ..entry("auto", 0.5, 22_000, 0.0) }]);
+            assert!(answer.contains(&format!("is 7.6 % of the time of the requests {says}, and 99 %")), "{answer}");
+        }
         let unknown = Summary::of(&[entry("auto", 0.5, 9, 0.0)], Cycles::PAPER, LICENCE, Some("nobody knows".into()));
         assert_eq!(unknown.answer, "No answer: nobody knows.");
     }
@@ -182,10 +192,12 @@ mod tests {
     #[test]
     fn before_a_first_licence_is_too_early_to_tell() {
         for saved in [0.5, 0.96, 1.0] {
-            let of = |completions| Summary::of(&[entry("auto", saved, 9, 0.0)], Cycles::PAPER, completions, None).answer;
+            let of =
+                |completions| Summary::of(&[entry("auto", saved, 9, 0.0)], Cycles::PAPER, completions, None).answer;
             let early = of(LICENCE - 1);
             assert!(early.starts_with("Too short a trace to tell: auto, the default, raises"), "{early}");
-            let why = "The busiest queue has 2699 completions, and a first licence, which saves the most, needs about 2700.";
+            let why =
+                "The busiest queue has 2699 completions, and a first licence, which saves the most, needs about 2700.";
             assert!(early.contains(why), "{early}");
             let late = of(LICENCE);
             assert!(!late.contains("Too short") && !late.contains("licence"), "{late}");
