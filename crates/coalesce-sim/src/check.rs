@@ -251,6 +251,11 @@ impl Checker {
         }
     }
 
+    /// When the oldest of what is held was posted, in ns.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.since.front().copied()
+    }
+
     /// The longest that the policy promises to hold a completion, in ns.
     #[must_use]
     pub const fn bound(&self) -> Option<u64> {

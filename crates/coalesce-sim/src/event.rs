@@ -81,7 +81,9 @@ pub struct State {
     pub in_flight: u32,
     /// Completions that no interrupt has covered.
     pub held: usize,
-    /// When the policy wants to be woken, in ns.
+    /// When the oldest completion that no interrupt has covered was posted, in ns.
+    pub oldest: Option<u64>,
+    /// When the policy wants to be woken, in ns; `None`: never, or when a poll ends.
     pub deadline: Option<u64>,
     /// What a latency budget has spent.
     pub spent: Option<Spent>,

@@ -378,7 +378,8 @@ impl<T> Line<T> {
             let state = State {
                 in_flight: self.in_flight,
                 held: self.held(),
-                deadline: self.deadline(),
+                oldest: self.checker.oldest(),
+                deadline: self.deadline().filter(|&at| at > 0), // 0 is no time, but the end of a poll
                 spent: self.delivery.policy().spent().map(|_| spent),
                 allowed: u64::try_from(allowed).unwrap_or(u64::MAX),
             };

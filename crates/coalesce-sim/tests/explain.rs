@@ -78,6 +78,47 @@ fn every_decision_is_explained_and_their_numbers_are_those_of_the_replay() {
     }
 }
 
+/// The longest of all is the one of the replay.
+#[test]
+fn the_longest_hold_of_each_interrupt_is_told() {
+    for policy in ["none", "nvme", "cint:ooo=on", "batch", "auto"] {
+        let decisions = json(&[TRACE, "--policy", policy]);
+        let is_hold = |one: &Value| one["decision"] == "hold";
+        assert!(decisions.iter().all(|one| one["held_ns"].is_null() == is_hold(one)), "{policy}");
+        let longest = decisions.iter().filter_map(|one| one["held_ns"].as_u64()).max().unwrap();
+        // The histogram has three digits.
+        let worst = replayed(TRACE, policy)["delay_ns"]["max"].as_u64().unwrap();
+        assert!((longest..=longest + longest / 500).contains(&worst), "{policy}: {longest} of {worst}");
+        // A hold that began before the stretch is as long as it is.
+        let late = decisions.iter().find(|one| one["held_ns"].as_u64() == Some(longest)).unwrap();
+        let at = format!("{}ns", late["time_ns"].as_u64().unwrap() - 1000); // the trace begins at 1000
+        assert!(json(&[TRACE, "--policy", policy, "--at", &at, "--for", "1ms"]).contains(late), "{policy}: {late}");
+    }
+}
+
+/// The end of a poll has no time of the trace's clock.
+#[test]
+fn what_waits_for_the_end_of_a_poll_has_no_deadline() {
+    let line = |at: u64, event, id: u64| format!("{{\"time_ns\":{at},\"event\":\"{event}\",\"id\":{id}}}\n");
+    let lines = [line(1, "submit", 1), line(2, "submit", 2), line(9, "complete", 1), line(9, "complete", 2)];
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("one_poll.jsonl");
+    std::fs::write(&path, lines.concat()).unwrap();
+    let decisions = json(&[path.to_str().unwrap(), "--policy", "batch"]);
+    assert!(decisions.iter().any(|one| one["held"] == 1), "{decisions:?}");
+    assert!(decisions.iter().all(|one| one["deadline_ns"].is_null()), "{decisions:?}");
+    for one in json(&[TRACE, "--policy", "cint"]).iter().filter(|one| one["decision"] == "hold") {
+        assert!(one["deadline_ns"].as_u64() > one["time_ns"].as_u64(), "{one}");
+    }
+}
+
+/// What is submitted is decided by nobody.
+#[test]
+fn a_stretch_without_decisions_says_so() {
+    let submitted = [TRACE, "--for", "1ns"];
+    assert_eq!(stdout(&submitted), "nothing is decided on queue 0 from 0s on, for 1ns\n");
+    assert_eq!(json(&submitted), [Value::Null; 0]);
+}
+
 /// A stretch is a part of the whole: the policy has seen what came before.
 #[test]
 fn a_stretch_is_cut_out_of_the_whole() {

@@ -35,6 +35,8 @@ pub struct Explained {
     pub decision: Decision,
     /// The number of completions that its interrupt covers.
     pub covers: u32,
+    /// For how long the oldest of those was held, in ns; `None`: no interrupt.
+    pub held: Option<u64>,
     /// The queue after it.
     pub after: State,
 }
@@ -52,23 +54,25 @@ pub fn explain(
 ) -> Result<usize> {
     let mut replayed = Replayed::new(contender);
     let (mut first, mut last, mut queue) = (None, 0, None);
-    let mut about = What::Other;
+    let (mut about, mut oldest) = (What::Other, None);
     let mut tell = |replayed: &mut Replayed, queue: usize, first: u64| {
         for (Event { at, what }, after) in replayed.queues[queue].line.drain() {
             let since_first = at - first;
-            let (decision, covers) = match what {
+            let (decision, covers, held) = match what {
                 What::Completion { .. } | What::Deadline | What::BatchEnd | What::Other => {
-                    about = what;
+                    (about, oldest) = (what, after.oldest);
                     continue;
                 }
-                What::Hold { reason } => (Decision::Hold(reason), 0),
-                What::Interrupt { reason, covers } => (Decision::Deliver(reason), covers),
-                What::UrgentAlone => (Decision::DeliverUrgent, 1),
+                What::Hold { reason } => (Decision::Hold(reason), 0, None),
+                What::Interrupt { reason, covers } => {
+                    (Decision::Deliver(reason), covers, oldest.map(|since| at - since))
+                }
+                What::UrgentAlone => (Decision::DeliverUrgent, 1, Some(0)),
                 // The consumer of a replay reaps when it is interrupted, and only then.
                 What::Suppressed { .. } | What::Consumed { .. } => continue,
             };
             if since_first - stretch.at < stretch.length {
-                each(&Explained { since_first, at, about, decision, covers, after })?;
+                each(&Explained { since_first, at, about, decision, covers, held, after })?;
             }
         }
         Ok::<_, anyhow::Error>(())

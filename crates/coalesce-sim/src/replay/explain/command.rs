@@ -4,6 +4,7 @@ use super::super::command::TraceArgs;
 use super::{Explained, Stretch, explain};
 use crate::contender::Contender;
 use crate::event::What;
+use crate::units::Time;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use coalesce_policy::{Decision, Event as Meaning, Reason};
@@ -63,9 +64,9 @@ EXAMPLES
       coalesce-sim explain disk.jsonl --at 60s | less
   Why did that read wait? The ten milliseconds around it, on its queue:
       coalesce-sim explain disk.jsonl --policy vic --at 1250ms --for 10ms --queue s/2
-  Every hold of more than 100 us:
-      coalesce-sim explain disk.jsonl --json | \\
-          jq 'select((.deadline_ns // 0) - .time_ns > 100000)'
+  Every interrupt in the first hour that came more than 100 us after a completion:
+      coalesce-sim explain disk.jsonl --for 3600s --json | \\
+          jq 'select(.held_ns > 100000)'
   The same stretch as a figure, beside other policies:
       coalesce-sim replay disk.jsonl --at 60s --html page.html
 
@@ -117,7 +118,13 @@ impl Command {
         })
         .with_context(|| format!("trace {}", self.trace.trace.display()))?;
         if !self.json {
-            write!(output, "\n{}", reasons.in_words(&self.policy, &trace.queues()[queue]))?;
+            let name = &trace.queues()[queue];
+            if is_first {
+                let (at, length) = (Time(self.at), Time(self.length));
+                writeln!(output, "nothing is decided on queue {name} from {at} on, for {length}")?;
+            } else {
+                write!(output, "\n{}", reasons.in_words(&self.policy, name))?;
+            }
             let others: Vec<_> = trace.queues().iter().enumerate().filter(|(other, _)| *other != queue).collect();
             if !others.is_empty() {
                 let names: Vec<_> = others.iter().map(|(_, name)| name.as_str()).collect();
@@ -136,7 +143,7 @@ fn line([time, about, in_flight, decision, next, spent, held]: &[&str; 7]) -> St
 }
 
 fn cells(explained: &Explained) -> [String; 7] {
-    let Explained { since_first, at, about, decision, covers, after } = *explained;
+    let Explained { since_first, at, about, decision, covers, after, .. } = *explained;
     let us = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
     let (about, in_flight) = match about {
         What::Completion { hint: Meaning::Plain, cif } => ("completion", cif),
@@ -166,7 +173,7 @@ fn cells(explained: &Explained) -> [String; 7] {
 }
 
 fn to_json(explained: &Explained) -> Value {
-    let Explained { at, about, decision, covers, after, .. } = *explained;
+    let Explained { at, about, decision, covers, held, after, .. } = *explained;
     let (event, hint) = match about {
         What::Completion { hint, .. } => ("complete", Some(hint.name())),
         What::Deadline => ("deadline", None),
@@ -189,6 +196,7 @@ fn to_json(explained: &Explained) -> Value {
         },
         "reason": decision.reason_name(),
         "covers": covers,
+        "held_ns": held,
         "in_flight": after.in_flight,
         "held": after.held,
         "deadline_ns": after.deadline,
