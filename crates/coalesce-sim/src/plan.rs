@@ -17,7 +17,7 @@ pub use arrival::Arrival;
 pub use device::{Component, Device, Distribution, Lognormal, Preset};
 pub use faults::{Faults, Jumps, Late, Stalls};
 pub use host::{Hypervisor, Machine, Steal};
-pub use read::{PLAN_BYTES_MAX, PlanError};
+pub use read::{PLAN_BYTES_MAX, PlanError, PlanFile};
 pub use recorded::ARRIVALS_MAX;
 pub use sweep::{Point, SIMULATIONS_MAX, Setting};
 pub use threads::{Arrivals, Kind, Operation, Priority, Said, Thread, Window};

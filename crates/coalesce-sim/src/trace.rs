@@ -42,7 +42,6 @@ const QUEUES_MAX: usize = 1024;
 const ARRIVING_QUEUES_MAX: usize = 1 << 16;
 /// More than this are not submitted together.
 const BATCH_MAX: usize = 1 << 16;
-const NO_FORMAT: &str = "of no format that is known (--format names one)";
 /// How many lines a format's first line may be waited for.
 const PREAMBLE_MAX: u64 = 100;
 
@@ -390,12 +389,26 @@ impl Trace {
         what.replace("| coalesce-sim replay -", to)
     }
 
+    fn no_format(&self) -> String {
+        let how = if self.takes_arrivals { " (a plan takes it from the first line)" } else { " (--format names one)" };
+        format!("of no format that is known{how}")
+    }
+
+    /// What can be done about a malformed line.
+    const fn about_malformed(&self) -> &'static str {
+        match (self.takes_arrivals, self.options.lenient) {
+            (true, _) => "; a plan skips no lines: remove it from the trace",
+            (false, false) => "; --lenient skips such lines",
+            (false, true) => "",
+        }
+    }
+
     fn take_line(&mut self, line: &[u8]) -> Result<()> {
         let len = line.len();
         if len == 0 {
             self.is_read = true;
             if self.parser.is_none() && self.sink.counts.malformed > 0 {
-                bail!("{NO_FORMAT}");
+                bail!("{}", self.no_format());
             }
             return Ok(());
         }
@@ -420,7 +433,7 @@ impl Trace {
         let outcome = match &mut self.parser {
             Some((_, parser)) => parser.line(line, &mut self.sink),
             None if biosnoop::is_preamble(line) || tracepoint::is_heading(line) => Ok(()),
-            None => Err(NO_FORMAT.into()),
+            None => Err(self.no_format()),
         };
         if let Err(problem) = outcome {
             let number = self.sink.counts.lines;
@@ -430,17 +443,19 @@ impl Trace {
             }
             if !self.options.lenient || (self.parser.is_none() && number > PREAMBLE_MAX) {
                 let shown: String = line.chars().take(80).collect();
-                bail!("line {number}: {problem}: {shown:?}; --lenient skips such lines");
+                bail!("line {number}: {problem}: {shown:?}{}", self.about_malformed());
             }
             self.sink.counts.malformed += 1;
         }
         let most = if self.takes_arrivals { ARRIVING_QUEUES_MAX } else { QUEUES_MAX };
         if let Some(name) = self.sink.queues.get(most) {
             let (number, name): (_, String) = (self.sink.counts.lines, name.chars().take(80).collect());
-            bail!(
-                "line {number}: queue {name:?} is one more than the {most} that a trace may have: \
-                 replay the lines of one device at a time, or leave out --per-cpu"
-            );
+            let instead = match (self.takes_arrivals, self.options.per_cpu) {
+                (true, _) => "leave some of its devices out of the trace",
+                (false, false) => "replay the lines of one device at a time",
+                (false, true) => "replay the lines of one device at a time, or leave out --per-cpu",
+            };
+            bail!("line {number}: queue {name:?} is one more than the {most} that a trace may have: {instead}");
         }
         Ok(())
     }

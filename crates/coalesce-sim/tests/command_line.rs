@@ -411,6 +411,18 @@ fn nothing_in_a_plan_is_obeyed_by_a_terminal() {
     }
 }
 
+/// Also what is wrong with a file that it names.
+#[test]
+fn what_is_wrong_with_a_plan_is_said_with_file_and_line() {
+    let plan = temporary("no_trace.toml");
+    let text = "name = \"x\"\nduration = \"1ms\"\npolicies = [\"none\"]\ndevice = { preset = \"p3700\" }\n\
+                [[threads]]\nname = \"disk\"\nkind = \"trace\"\ndepth = 1\ntrace = \"/nowhere\"\n";
+    std::fs::write(&plan, text).unwrap();
+    let said = stderr(&["run", plan.to_str().unwrap()], "");
+    let place = format!("coalesce-sim: {}:9: threads.0.trace: trace /nowhere: ", plan.display());
+    assert!(said.starts_with(&place), "{said}");
+}
+
 /// The pictures of the documentation are those that its commands draw.
 #[test]
 fn the_pictures_of_the_policies_are_drawn_from_their_commands() {

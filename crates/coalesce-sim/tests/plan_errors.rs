@@ -90,6 +90,7 @@ fn messages() {
         ("kind = \"sync\"", "kind = \"trace\""),
         ("kind = \"sync\"", "kind = \"trace\"\ntrace = \"x\""),
         ("kind = \"sync\"", "kind = \"sync\"\ntrace = \"x\""),
+        ("kind = \"sync\"", "kind = \"trace\"\ndepth = 1\ntrace = \"-\""),
         ("kind = \"sync\"", "kind = \"trace\"\ntrace = \"x\"\ndepth = 1\nspeed_up = \"0x\""),
         ("kind = \"sync\"", "kind = \"trace\"\ntrace = \"x\"\ndepth = 1\nspeed_up = 2"),
         ("kind = \"sync\"", "kind = \"trace\"\ntrace = \"x\"\ndepth = 1\nwindow = { from = \"1s\", to = \"1s\" }"),

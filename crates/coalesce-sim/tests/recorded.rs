@@ -123,12 +123,32 @@ fn a_trace_that_gives_nothing_is_an_error() {
     );
     let malformed = refused("malformed", &SPC.replace("1,8,512,w", "1,8,512,x"), "");
     assert!(malformed.contains("disk.trace: line 2: opcode is \"x\"; allowed: R, r, W, w"), "{malformed}");
+    let nothing = refused("nothing", "hello\n", "");
+    assert!(
+        nothing.contains("disk.trace: line 1: of no format that is known (a plan takes it from the first line)"),
+        "{nothing}"
+    );
+    for refused in [malformed, nothing] {
+        assert!(refused.ends_with("; a plan skips no lines: remove it from the trace"), "{refused}");
+        assert!(!refused.contains("--"), "run has no such option: {refused}");
+    }
     let iostat = refused("iostat", "avg-cpu:  %user\n", "");
     assert!(iostat.contains("disk.trace: line 1: it is of iostat"), "{iostat}");
     let plan = "name = \"x\"\nduration = \"1s\"\npolicies = [\"none\"]\ndevice = { preset = \"p3700\" }\n\
                 threads = [{ name = \"x\", kind = \"trace\", depth = 1, trace = \"/no/such.trace\" }]\n";
     let missing = jobs(&Plan::parse("plan.toml", plan).unwrap()).unwrap_err().to_string();
     assert!(missing.starts_with("threads.0.trace: trace /no/such.trace: "), "{missing}");
+}
+
+/// A file of that name is one.
+#[test]
+fn a_dash_is_a_file_if_its_folder_is_named() {
+    let folder = folder("dash");
+    std::fs::write(folder.join("-"), SPC).unwrap();
+    let plan = "name = \"x\"\nduration = \"1s\"\npolicies = [\"none\"]\ndevice = { preset = \"p3700\" }\n\
+                threads = [{ name = \"x\", kind = \"trace\", depth = 9, trace = \"./-\" }]\n";
+    std::fs::write(folder.join("plan.toml"), plan).unwrap();
+    assert!(jobs(&Plan::read(&folder.join("plan.toml")).unwrap()).is_ok());
 }
 
 /// They are kept in memory. What comes after the plan's end is not read.

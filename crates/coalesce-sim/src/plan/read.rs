@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// The longest text of a plan, in bytes: every simulation has a copy of the plan.
@@ -33,22 +33,50 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
+/// A plan's file, as it was read: it says where in it a mistake is that is found later.
+#[derive(Clone, Debug)]
+pub struct PlanFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl PlanFile {
+    /// Reads it, and checks nothing.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(path: &Path) -> Result<Self, PlanError> {
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(PLAN_BYTES_MAX as u64 + 1).read_to_string(&mut text));
+        match read {
+            Ok(_) => Ok(Self { path: path.to_owned(), text }),
+            Err(error) => Err(PlanError { file: path.display().to_string(), line: None, message: error.to_string() }),
+        }
+    }
+
+    /// The plan, checked with all points of its sweep.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        let directory = self.path.parent().map(Path::to_owned).unwrap_or_default();
+        Plan::parse(&self.path.display().to_string(), &self.text).map(|plan| Plan { directory, ..plan })
+    }
+
+    /// What is `wrong` with the plan, with its file and line.
+    #[must_use]
+    pub fn error(&self, wrong: &Wrong) -> PlanError {
+        error_at(&self.path.display().to_string(), &self.text, wrong)
+    }
+}
+
 impl Plan {
     /// Reads and checks a plan and all points of its sweep.
     ///
     /// # Errors
     /// The first mistake.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
-        let file = path.display().to_string();
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(PLAN_BYTES_MAX as u64 + 1).read_to_string(&mut text));
-        match read {
-            Ok(_) => {
-                let directory = path.parent().map(Path::to_owned).unwrap_or_default();
-                Self::parse(&file, &text).map(|plan| Self { directory, ..plan })
-            }
-            Err(error) => Err(PlanError { file, line: None, message: error.to_string() }),
-        }
+        PlanFile::read(path)?.plan()
     }
 
     /// As [`read`](Self::read), of a text that is called `file`.
@@ -65,9 +93,14 @@ impl Plan {
             return Err(at(None, format!("the plan is longer than the {PLAN_BYTES_MAX} bytes that are allowed")));
         }
         let plan: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message().to_owned()))?;
-        plan.points().map_err(|wrong| at(locate(text, &wrong), wrong.to_string()))?;
+        plan.points().map_err(|wrong| error_at(file, text, &wrong))?;
         Ok(plan)
     }
+}
+
+fn error_at(file: &str, text: &str, wrong: &Wrong) -> PlanError {
+    let line = locate(text, wrong).map_or(1, |span| line_of(text, span.start));
+    PlanError { file: file.to_owned(), line: Some(line), message: wrong.to_string() }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

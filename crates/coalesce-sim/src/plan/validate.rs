@@ -3,6 +3,7 @@
 use super::{Device, Distribution, Faults, Hypervisor, Kind, Machine, Plan, Steal, Thread, Window};
 use crate::units::{Clock, Cost, Time};
 use std::fmt;
+use std::path::Path;
 
 /// A value of a plan that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -333,6 +334,10 @@ impl Thread {
 
 impl Thread {
     fn validate_trace(&self) -> Checked {
+        if self.trace.as_deref() == Some(Path::new("-")) {
+            let message = "is -, which is no standard input here; allowed: a file (./- is one of that name)";
+            return Err(Wrong::at(["trace"], message));
+        }
         if let Some(Window { from, to }) = self.window {
             time("from", from, 0).map_err(|wrong| wrong.within(&["window"]))?;
             if let Some(to) = to.filter(|to| *to <= from) {

@@ -3,7 +3,7 @@
 use super::report::report;
 use super::{Job, cpus, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanFile};
 use crate::report::text::{self, mean_us, us};
 use crate::report::{Outputs, refuse_input};
 use anyhow::{Result, bail};
@@ -67,9 +67,10 @@ impl Command {
     /// The plan is wrong, or is one of the outputs; standard output is closed; a checker found something wrong in a run without faults.
     pub fn run(self) -> Result<()> {
         refuse_input(&self.plan, self.outputs.files())?;
-        let mut plan = Plan::read(&self.plan)?;
+        let file = PlanFile::read(&self.plan)?;
+        let mut plan = file.plan()?;
         plan.seed = self.seed.unwrap_or(plan.seed);
-        let jobs = jobs(&plan)?;
+        let jobs = jobs(&plan).map_err(|wrong| file.error(&wrong))?;
         let threads = self.jobs.map_or_else(cpus, usize::from);
 
         let progress = AtomicU64::new(0);
@@ -82,7 +83,8 @@ impl Command {
                     let _ = writeln!(std::io::stdout(), "{}", printable(&line));
                 }
             })
-        })?;
+        });
+        let outcomes = outcomes.map_err(|wrong| file.error(&wrong))?;
         if !self.json {
             std::io::stdout().write_all(printable(&table(&plan, &outcomes)).as_bytes())?;
         }
