@@ -79,9 +79,10 @@ impl Kind {
     ) -> Result<Value, String> {
         match value {
             Ok(value @ (Value::Number(n) | Value::Duration(n) | Value::Percent(n))) if range.contains(&n) => Ok(value),
-            Ok(_) => Err(Malformed::OutOfRange.problem(text, &self.allowed())),
-            Err(malformed) => Err(malformed.problem(text, &self.allowed())),
+            Ok(_) => Err(Malformed::OutOfRange),
+            Err(malformed) => Err(malformed),
         }
+        .map_err(|malformed| malformed.problem(text, &self.allowed(), |text| self.parse(text).is_ok()))
     }
 
     fn allowed(self) -> String {
@@ -154,7 +155,7 @@ impl<P: Clone> Family<P> {
         let mut seen: Vec<&str> = Vec::new();
         for item in items(text) {
             let Some((key, value)) = item.split_once('=') else {
-                return Err(SpecError::NoValue { policy, item: item.into() });
+                return Err(self.no_value(&seen, item));
             };
             if seen.contains(&key) {
                 return Err(SpecError::Repeated { policy, key: key.into() });
@@ -176,6 +177,19 @@ impl<P: Clone> Family<P> {
             seen.push(key);
         }
         Ok(params)
+    }
+
+    /// An item without a value, after items with the keys `seen`: a comma may stand for the `+` between words.
+    fn no_value(&self, seen: &[&str], item: &str) -> SpecError {
+        let policy = self.name;
+        let last = seen.last().and_then(|last| self.keys.iter().find(|key| key.name == *last));
+        match last.map(|key| (key.name, key.kind)) {
+            Some((key, kind @ Kind::Words(_))) if kind.parse(item).is_ok() => {
+                let problem = format!("comes after a comma; allowed: {}", kind.allowed());
+                SpecError::Value { policy, key: key.into(), value: item.into(), problem }
+            }
+            _ => SpecError::NoValue { policy, item: item.into() },
+        }
     }
 
     /// Prints what differs from the profile that `params` is nearest to.

@@ -2,6 +2,8 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Units of a duration, the largest first.
@@ -42,22 +44,31 @@ pub(crate) enum Malformed {
     NotANumber,
     NotWhole,
     TooFine,
-    NoUnit,
+    /// It may be one of these.
+    NoUnit(&'static [&'static str]),
     UnknownUnit,
-    NoPercent,
+    Space,
     OutOfRange,
 }
 
 impl Malformed {
-    /// What is wrong with `text`, where `allowed` says what is not.
-    pub(crate) fn problem(&self, text: &str, allowed: &str) -> String {
+    /// What is wrong with `text`, where `allowed` says what is not, and `is_allowed` which texts are worth a proposal.
+    pub(crate) fn problem(&self, text: &str, allowed: &str, is_allowed: impl Fn(&str) -> bool) -> String {
+        let write = |what: &str, texts: Vec<String>| {
+            let texts: Vec<_> = texts.into_iter().filter(|text| is_allowed(text)).collect();
+            match texts.split_last() {
+                None => format!("has {what}; allowed: {allowed}"),
+                Some((only, [])) => format!("has {what}; write {only}"),
+                Some((last, others)) => format!("has {what}; write {} or {last}", others.join(", ")),
+            }
+        };
         match self {
             Self::NotANumber => format!("is not a number; allowed: {allowed}"),
             Self::NotWhole => format!("is not a whole number; allowed: {allowed}"),
             Self::TooFine => format!("has more than two decimals; allowed: {allowed}"),
-            Self::NoUnit => format!("has no unit; write {text}ns, {text}us, {text}ms or {text}s"),
+            Self::NoUnit(units) => write("no unit", units.iter().map(|unit| format!("{text}{unit}")).collect()),
             Self::UnknownUnit => "has an unknown unit; allowed: ns, us, ms, s".into(),
-            Self::NoPercent => format!("has no unit; write {text}%"),
+            Self::Space => write("a space", vec![text.split_whitespace().collect()]),
             Self::OutOfRange => format!("is out of range; allowed: {allowed}"),
         }
     }
@@ -68,11 +79,13 @@ impl Malformed {
 /// # Errors
 /// What is wrong with the text.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
-    duration(text).map_err(|malformed| malformed.problem(text, "a number with ns, us, ms or s"))
+    let is_allowed = |text: &str| duration(text).is_ok();
+    duration(text).map_err(|malformed| malformed.problem(text, "a number with ns, us, ms or s", is_allowed))
 }
 
 /// `4`, `100000`, `100k`, `2M`.
 pub(crate) fn number(text: &str) -> Result<u64, Malformed> {
+    no_space(text)?;
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),
         None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
@@ -82,6 +95,7 @@ pub(crate) fn number(text: &str) -> Result<u64, Malformed> {
 
 /// `6us`, `100ms`; `0` needs no unit.
 pub(crate) fn duration(text: &str) -> Result<u64, Malformed> {
+    no_space(text)?;
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = &text[digits.len()..];
     match UNITS.iter().find(|(name, _)| *name == unit || unit == "µs" && *name == "us") {
@@ -90,13 +104,14 @@ pub(crate) fn duration(text: &str) -> Result<u64, Malformed> {
         None if !unit.is_empty() => scaled(digits, 1).and(Err(Malformed::UnknownUnit)),
         None => match scaled(digits, 1)? {
             0 => Ok(0),
-            _ => Err(Malformed::NoUnit),
+            _ => Err(Malformed::NoUnit(&["ns", "us", "ms", "s"])),
         },
     }
 }
 
 /// `5%`, `0.25%`, in basis points (1/100 %).
 pub(crate) fn percent(text: &str) -> Result<u64, Malformed> {
+    no_space(text)?;
     let number = text.strip_suffix('%');
     let (whole, part) = number.unwrap_or(text).split_once('.').unwrap_or((number.unwrap_or(text), "0"));
     let part = match part.len() {
@@ -106,7 +121,11 @@ pub(crate) fn percent(text: &str) -> Result<u64, Malformed> {
         _ => return Err(Malformed::NotANumber),
     };
     let parts = scaled(whole, 100)?.checked_add(part).ok_or(Malformed::OutOfRange)?;
-    number.map(|_| parts).ok_or(Malformed::NoPercent)
+    number.map(|_| parts).ok_or(Malformed::NoUnit(&["%"]))
+}
+
+fn no_space(text: &str) -> Result<(), Malformed> {
+    if text.contains(char::is_whitespace) { Err(Malformed::Space) } else { Ok(()) }
 }
 
 fn is_digits(text: &str) -> bool {
