@@ -15,6 +15,7 @@ use crate::contender::{Contender, TICK_HZ};
 use crate::event::{Event, Timeline};
 use crate::line::{Interrupt, Line, record};
 use crate::trace::{Moment, Op, Request, Step, Trace};
+use crate::units::Time;
 use anyhow::{Result, bail};
 use coalesce_policy::{
     AnyPolicy, CintSpec, Class, Event as Meaning, Mark, Policy as _, Spec, SpecError, Stats, Submission,
@@ -387,8 +388,8 @@ impl Replay {
 /// `None`: somewhere in the trace's second half.
 ///
 /// # Errors
-/// The trace is malformed, the clock of a trace cannot carry a policy's parameters, or there are more than
-/// [`POLICIES_MAX`] of them.
+/// The trace is malformed, the clock of a trace cannot carry a policy's parameters, there are more than
+/// [`POLICIES_MAX`] of them, or nothing completes from `at` on.
 pub fn replay(trace: &mut Trace, contenders: &[Contender], at: Option<u64>) -> Result<Replay> {
     replay_all(trace, contenders, at, None)
 }
@@ -433,6 +434,10 @@ fn replay_all(
         }
         last = step.at;
     }
+    let span = last - first.unwrap_or(last);
+    if let Some(at) = at.filter(|_| window.shown.is_none()) {
+        bail!("nothing completes from {} on: the trace is {} long", Time(at), Time(span));
+    }
     in_flight.finish(last);
     replayed.iter_mut().for_each(|replayed| replayed.finish(last));
     let queues = replayed.first().map_or(&[][..], |replayed| &replayed.queues);
@@ -441,7 +446,6 @@ fn replay_all(
     let outcome = |(replayed, timeline): (Replayed, _)| replayed.outcome(timeline, yardstick.as_ref());
     let outcomes = replayed.into_iter().zip(timelines).map(outcome).collect::<Result<_, SpecError>>()?;
     let optimum = yardstick.as_ref().map(Yardstick::finish);
-    let span = last - first.unwrap_or(last);
     let InFlight { time: in_flight_time, missing: missing_time, long, .. } = in_flight;
     Ok(Replay { span, in_flight_time, missing_time, long, completions_max, outcomes, shown_queue, optimum })
 }

@@ -10,7 +10,7 @@ pub mod summary;
 pub mod text;
 
 #[cfg(feature = "cli")]
-pub use outputs::{Outputs, refuse_input, write};
+pub use outputs::{Outputs, refuse_mistaken, write};
 
 use crate::event::Event;
 use hdrhistogram::Histogram;

@@ -407,6 +407,9 @@ impl Trace {
         let len = line.len();
         if len == 0 {
             self.is_read = true;
+            if self.sink.counts.lines == 0 {
+                bail!("it is empty");
+            }
             if self.parser.is_none() && self.sink.counts.malformed > 0 {
                 bail!("{}", self.no_format());
             }

@@ -152,7 +152,15 @@ fn what_is_wrong_is_said_with_file_and_line() {
     assert!(error.contains("trace -") && error.contains("line 1: missing field `time_ns`"), "{error}");
     let lenient = stdout(&["replay", "-", "--lenient"], &text);
     assert!(lenient.contains("note: malformed lines, skipped: 1\n"), "{lenient}");
-    assert!(stderr(&["replay", "-"], "").contains("no completion in 0 lines"));
+    for arguments in [["replay", "-"], ["explain", "-"], ["calibrate", "/dev/null"]] {
+        assert!(stderr(&arguments, "").ends_with(": it is empty\n"), "{arguments:?}");
+    }
+    let random = "\u{1}\u{2}\n".repeat(200);
+    assert!(stderr(&["replay", "-"], &random).ends_with("; --lenient skips such lines\n"));
+    let error = stderr(&["replay", "-", "--lenient"], &random);
+    assert!(error.contains("of no format that is known") && !error.contains("--lenient"), "{error}");
+    let error = stderr(&["replay", path.to_str().unwrap(), "--at", "99999s"], "");
+    assert!(error.contains("nvme.jsonl: nothing completes from 99999s on: the trace is 2236512ns long"), "{error}");
     assert!(stderr(&["replay", "/nowhere"], "").contains("/nowhere"));
     assert!(stderr(&["replay", "-", "--policy", "cint:delta=5"], "").contains("no unit"));
     assert!(stderr(&["calibrate", "-"], &text).contains("several times"));
@@ -372,6 +380,40 @@ fn no_output_overwrites_what_is_read() {
     assert!(!output.status.success() && std::fs::read(&input).unwrap() == std::fs::read(trace("nvme.jsonl")).unwrap());
 }
 
+/// Nor does one report overwrite another.
+#[test]
+fn no_output_overwrites_another() {
+    let folder = temporary("one_output");
+    let _ = std::fs::remove_dir_all(&folder); // of an earlier run
+    std::fs::create_dir(&folder).unwrap();
+    let [one, linked] = ["one", "linked"].map(|name| folder.join(name));
+    let refused = |other: &Path| {
+        let [one, other] = [&one, other].map(|path| path.to_str().unwrap());
+        let said = stderr(&["replay", trace("nvme.jsonl").to_str().unwrap(), "--html", one, "--csv", other], "");
+        assert_eq!(said, format!("coalesce-sim: report {other}: another report goes to the same file: name another\n"));
+    };
+    refused(&folder.join("./one"));
+    std::fs::write(&one, "").unwrap();
+    std::fs::hard_link(&one, &linked).unwrap();
+    refused(&linked);
+    assert_eq!(std::fs::read(&one).unwrap(), b"");
+    stdout(&["replay", trace("nvme.jsonl").to_str().unwrap(), "--html", "/dev/null", "--csv", "/dev/null"], "");
+}
+
+#[test]
+fn arguments_that_are_not_allowed_are_told_what_is() {
+    for (arguments, says) in [
+        (&["run", "nowhere.toml", "--seed", "abc"][..], "it is no seed; allowed: 0 to 18446744073709551615"),
+        (&["fuzz", "--first", "-"], "it is no seed; allowed: 0 to 18446744073709551615"),
+        (&["contract", "--first", "1.5"], "it is no seed; allowed: 0 to 18446744073709551615"),
+        (&["papers", "--only", "cint.f10", "--only", "nope"], "no row's id begins with \"nope\"; allowed: cint.f10, "),
+        (&["calibrate", "nowhere", "--plateau", "1 %"], "it is no percentage; allowed: 0% to 100%"),
+    ] {
+        let said = stderr(arguments, "");
+        assert!(said.contains(says), "{said}");
+    }
+}
+
 /// A trace may come from anywhere.
 #[test]
 fn nothing_in_a_trace_is_obeyed_by_a_terminal() {
@@ -457,6 +499,15 @@ fn calibration_gives_a_policy_that_is_ready() {
     assert!(replayed["policies"][0]["interrupts"].as_u64().unwrap() < 300);
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains(policy) && page.contains("class=\"chosen\"") && !page.contains("http"));
+}
+
+#[test]
+fn a_percentage_may_have_its_sign() {
+    let of = |percentile, plateau| {
+        let path = trace("nvme.jsonl");
+        stdout(&["calibrate", path.to_str().unwrap(), "--percentile", percentile, "--plateau", plateau], "")
+    };
+    assert_eq!(of("80%", "2.5%"), of("80", "2.5"));
 }
 
 #[test]

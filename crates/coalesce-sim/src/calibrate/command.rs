@@ -11,7 +11,7 @@ use crate::replay::replay;
 use crate::replay::report::{about, entry, facts, notes, policy_to_json};
 use crate::report::summary::{HEADS, Summary};
 use crate::report::text::{self, us};
-use crate::report::{Report, page, refuse_input, write};
+use crate::report::{Report, page, refuse_mistaken, write};
 use crate::trace::Format;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
@@ -46,11 +46,11 @@ pub struct Command {
     #[arg(long, conflicts_with = "device")]
     lenient: bool,
 
-    /// blkparse: one interrupt vector per submitting CPU, instead of one per device
+    /// blkparse, events of the block layer: one interrupt vector per submitting CPU, instead of one per device
     #[arg(long, conflicts_with = "device")]
     per_cpu: bool,
 
-    /// Δ is at most this percentile of the gaps between completions
+    /// Δ is at most this percentile of the gaps between completions: 90, 90%
     #[arg(long, value_name = "PERCENT", default_value_t = 90.0, value_parser = percent)]
     percentile: f64,
 
@@ -58,7 +58,7 @@ pub struct Command {
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = coalesce_policy::parse_duration)]
     delta_max: u64,
 
-    /// A Δ or a thr is on the plateau if its throughput is within this of the best
+    /// A Δ or a thr is on the plateau if its throughput is within this of the best: 1, 1%
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     plateau: f64,
 
@@ -111,8 +111,9 @@ fn preset(text: &str) -> Result<Preset, String> {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    percent.ok_or_else(|| "expected 0 to 100".into())
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "it is no percentage; allowed: 0% to 100%".into())
 }
 
 /// All that was found.
@@ -140,7 +141,7 @@ impl Command {
     pub fn run(&self) -> Result<()> {
         let found = match (&self.trace, self.device) {
             (Some(path), _) => {
-                refuse_input(path, &self.html)?;
+                refuse_mistaken(path, &self.html)?;
                 self.trace(path)?
             }
             (None, Some(preset)) => self.device(preset)?,

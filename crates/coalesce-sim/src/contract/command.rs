@@ -2,7 +2,7 @@
 
 use super::{LIMIT, Pair, jobs, loads, pairs, table};
 use crate::contender::Contender;
-use crate::run::command::{JOBS_MAX, with_bar};
+use crate::run::command::{JOBS_MAX, seed, with_bar};
 use crate::run::{cpus, run_jobs};
 use crate::units::Time;
 use anyhow::{Context as _, Result, bail};
@@ -28,7 +28,7 @@ pub struct Command {
     seeds: u64,
 
     /// The first seed
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed)]
     first: u64,
 
     /// Simulated time that is measured of each load, after a quarter of it

@@ -1,6 +1,7 @@
 //! `coalesce-sim fuzz`: the command line, and what it prints.
 
 use super::plan;
+use crate::run::command::seed;
 use crate::run::{cpus, run};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -24,7 +25,7 @@ pub struct Command {
     seeds: u64,
 
     /// The first seed
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = seed)]
     first: u64,
 
     /// Print each plan as TOML

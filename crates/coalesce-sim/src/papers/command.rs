@@ -1,8 +1,9 @@
 //! `coalesce-sim papers`: the command line, and what it prints.
 
 use super::finding::table;
-use super::findings;
-use anyhow::{Result, ensure};
+use super::row::Row;
+use super::{experiments, findings};
+use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
@@ -29,6 +30,15 @@ impl Command {
     /// # Errors
     /// No row has such an id, or standard output is gone.
     pub fn run(&self) -> Result<()> {
+        for id in &self.only {
+            let is_wanted = |row: &Row| row.id.starts_with(id.as_str());
+            if !experiments().flat_map(|experiment| experiment.rows).any(is_wanted) {
+                bail!(
+                    "--only: no row's id begins with \"{id}\"; allowed: {}, and what follows them",
+                    figures().join(", ")
+                );
+            }
+        }
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template("{wide_bar} {percent:>3} % {eta}").expect("a valid template"));
         let (progress, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -44,9 +54,17 @@ impl Command {
             findings
         })?;
         bar.finish_and_clear();
-        ensure!(!findings.is_empty(), "no row has such an id; without --only all rows are printed");
         let text = if self.json { serde_json::to_string_pretty(&findings)? + "\n" } else { table(&findings) };
         std::io::stdout().write_all(text.as_bytes())?;
         Ok(())
     }
+}
+
+/// The papers and figures that ids begin with: `cint.f10`.
+fn figures() -> Vec<String> {
+    let ids = experiments().flat_map(|experiment| experiment.rows).map(|row| row.id);
+    let mut figures: Vec<_> = ids.map(|id| id.split('.').take(2).collect::<Vec<_>>().join(".")).collect();
+    figures.sort();
+    figures.dedup();
+    figures
 }

@@ -6,7 +6,7 @@ use super::report::{about_latencies, notes, report, table, to_json};
 use crate::contender::{Contender, own};
 use crate::cycles::Cycles;
 use crate::report::page::picture;
-use crate::report::{Outputs, refuse_input, write};
+use crate::report::{Outputs, refuse_mistaken, write};
 use crate::trace::{Format, Options, Trace};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -154,9 +154,9 @@ impl Command {
     /// Replays, and prints.
     ///
     /// # Errors
-    /// The trace is malformed or cannot be read, or is one of the outputs; or a policy is not right for it.
+    /// The trace is malformed or cannot be read, or is one of the outputs, or two of these are one; or a policy is not right for it.
     pub fn run(&self, calibrate: Calibrate) -> Result<()> {
-        refuse_input(&self.trace.trace, self.outputs.files().chain(&self.plot))?;
+        refuse_mistaken(&self.trace.trace, self.outputs.files().chain(&self.plot))?;
         let name = self.trace.trace.display();
         let (policies, about_them) = match self.policies.as_slice() {
             [] => self.default_policies(calibrate)?,

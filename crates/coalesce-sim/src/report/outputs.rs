@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 use std::fs::{File, Metadata};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 /// Where to write reports.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -54,16 +54,35 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("report {}", path.display()))
 }
 
-/// Refuses to write to the file that is read, by whatever name; `-` is standard input.
+/// Refuses to write to the file that is read, or twice to one file, by whatever names; `-` is standard input.
 ///
 /// # Errors
-/// One of `outputs` is that file.
-pub fn refuse_input<'a>(input: &Path, outputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+/// One of `outputs` is that file, or is another of them.
+pub fn refuse_mistaken<'a>(input: &Path, outputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let outputs: Vec<_> = outputs.into_iter().collect();
+    refuse_input(input, &outputs)?;
+    let is_again = |(nth, output): &(usize, &&PathBuf)| outputs[..*nth].iter().any(|before| is_same(before, output));
+    match outputs.iter().enumerate().find(is_again) {
+        Some((_, output)) => bail!("report {}: another report goes to the same file: name another", output.display()),
+        None => Ok(()),
+    }
+}
+
+/// Whether two paths are one file, there or to be made. Devices and pipes take any number of reports.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => absolute(one).is_ok_and(|one| absolute(other).is_ok_and(|other| one == other)),
+        _ => false,
+    }
+}
+
+fn refuse_input(input: &Path, outputs: &[&PathBuf]) -> Result<()> {
     let stdin = || File::from(std::io::stdin().as_fd().try_clone_to_owned()?).metadata();
     let about = if input == Path::new("-") { stdin() } else { input.metadata() };
     let Ok(input) = about else { return Ok(()) }; // it is not there, and reading it says so
     let is_input = |output: Metadata| (output.dev(), output.ino()) == (input.dev(), input.ino());
-    match outputs.into_iter().find(|output| output.metadata().is_ok_and(is_input)) {
+    match outputs.iter().find(|output| output.metadata().is_ok_and(is_input)) {
         Some(output) => bail!("report {}: it is the file that is read: name another", output.display()),
         None => Ok(()),
     }

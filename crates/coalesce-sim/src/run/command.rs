@@ -5,7 +5,7 @@ use super::{Job, cpus, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
 use crate::plan::{Plan, PlanFile};
 use crate::report::text::{self, mean_us, us};
-use crate::report::{Outputs, refuse_input};
+use crate::report::{Outputs, refuse_mistaken};
 use anyhow::{Result, bail};
 use clap::Args;
 use coalesce_cli::printable;
@@ -31,7 +31,7 @@ pub struct Command {
     json: bool,
 
     /// Seed, instead of the plan's
-    #[arg(long)]
+    #[arg(long, value_parser = seed)]
     seed: Option<u64>,
 
     /// Simulations to run in parallel [default: the number of CPUs]
@@ -60,13 +60,17 @@ TIMES
 
 The same plan and seed give the same bytes on every machine. Standard error shows the speed of the simulation.";
 
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it is no seed; allowed: 0 to {}", u64::MAX))
+}
+
 impl Command {
     /// Runs the plan and prints what came out.
     ///
     /// # Errors
-    /// The plan is wrong, or is one of the outputs; standard output is closed; a checker found something wrong in a run without faults.
+    /// The plan is wrong, or is one of the outputs, or these are one; standard output is closed; a checker found something wrong in a run without faults.
     pub fn run(self) -> Result<()> {
-        refuse_input(&self.plan, self.outputs.files())?;
+        refuse_mistaken(&self.plan, self.outputs.files())?;
         let file = PlanFile::read(&self.plan)?;
         let mut plan = file.plan()?;
         plan.seed = self.seed.unwrap_or(plan.seed);
