@@ -39,7 +39,7 @@ pub fn print(text: &str) -> io::Result<()> {
     print_to_reader(text).map(drop)
 }
 
-/// [`print`], for a program that prints again and again: whether there is still a reader.
+/// [`print()`], for a program that prints again and again: whether there is still a reader.
 ///
 /// # Errors
 /// Writing fails.

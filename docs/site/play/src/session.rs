@@ -140,7 +140,7 @@ mod tests {
     fn a_trace_is_the_one_that_was_given() {
         let mut session = Session::default();
         let text = plan("kind = 'trace'\ntrace = 'somewhere'\ndepth = 8");
-        assert!(session.load(&text).unwrap_err().contains("nothing arrives"), "no trace yet");
+        assert!(session.load(&text).unwrap_err().contains("it is empty"), "no trace yet");
         let line = |at: u64, id: u64, event: &str| format!("{{\"time_ns\":{at},\"event\":\"{event}\",\"id\":{id}}}\n");
         let trace =
             |gap: u64| (0..100).map(|n| line(n * gap, n, "submit") + &line(n * gap, n, "complete")).collect::<String>();
