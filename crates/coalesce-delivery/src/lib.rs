@@ -267,9 +267,12 @@ impl<E, P: Policy> Delivery<E, P> {
             self.held_since.extend(iter::repeat_n(now, count));
         }
         let decision = self.act(ring, now, decision)?;
-        // A consumer makes room only when it knows of completions.
-        let may_hold = ring.may_hold() && self.unposted.len() < ring.room() && !self.is_forgotten();
-        if self.held_since.is_empty() || may_hold { Ok(decision) } else { self.flush(ring, now) }
+        if self.held_since.is_empty() || self.may_hold(ring) { Ok(decision) } else { self.flush(ring, now) }
+    }
+
+    /// Whether what is held may stay held, whatever the policy decides. A consumer makes room only when it knows of completions.
+    fn may_hold<R: Ring<Entry = E>>(&self, ring: &R) -> bool {
+        ring.may_hold() && self.unposted.len() < ring.room() && !self.is_forgotten()
     }
 
     /// The deadline has passed.
