@@ -13,7 +13,7 @@
 //! assert_eq!(policy.spec().to_string(), "vic:cif_threshold=2,epoch=100ms");
 //!
 //! let wrong = "vic:epoch=100".parse::<Spec>().unwrap_err();
-//! assert_eq!(wrong.to_string(), "vic: epoch=100 has no unit; write 100ns, 100us, 100ms or 100s");
+//! assert_eq!(wrong.to_string(), "vic: epoch=100 has no unit; write 100ms");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
