@@ -79,13 +79,13 @@ budget() { # WHAT NUMBER LIMIT
 # The page has the first three workloads as the C firmware runs them on the Cortex-M4, but for what another compiler may change: a
 # twentieth. UPDATE=1 writes them.
 check_page() {
-  local page=firmware-demo/README.md rows='^(workload|sync|async|mixed) ' new
-  new=$(sed '/^#/,$d' "$made/mps2-an386/c.1" | grep -E "$rows")
+  local page=firmware-demo/README.md rows='(workload|sync|async|mixed) ' new
+  new=$(sed '/^#/,$d' "$made/mps2-an386/c.1" | grep -E "^$rows")
   if [ -n "${UPDATE:-}" ]; then
-    awk -v new="$new" '/^    workload / { gsub(/(^|\n)/, "&    ", new); print new } !/^    (workload|sync|async|mixed) /' "$page" > "$made/page"
+    awk -v new="$new" -v rows="^    $rows" '/^    workload / { gsub(/(^|\n)/, "&    ", new); print new } $0 !~ rows' "$page" > "$made/page"
     cp "$made/page" "$page"
   fi
-  paste -d ' ' <(sed 's/^    //' "$page" | grep -E "$rows") - <<< "$new" | awk '{
+  paste -d ' ' <(sed 's/^    //' "$page" | grep -E "^$rows") - <<< "$new" | awk '{
     for (i = 1; i <= NF / 2; i++) {
       then = $i; now = $(i + NF / 2); difference = then > now ? then - now : now - then
       if (then != now && (then + 0 != then || difference > now / 20 + 0.05)) { print $1, $2 ": column", i, "is", then, "and now", now; stale = 1 }

@@ -3,7 +3,7 @@
 use crate::disk::{QUEUES_MAX, SERIAL_LEN};
 use crate::os::shared_memory::PAGE;
 use crate::os::socket::{OWNER_ONLY, inherited};
-use crate::throttle::{IOPS_MAX, Rates};
+use crate::throttle::{IOPS_MAX, Rates, no_iops};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use coalesce_policy::Spec;
@@ -208,7 +208,7 @@ pub fn parse_queues(text: &str) -> Result<u16, String> {
 /// It is not a number, or too high.
 pub fn parse_iops(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number <= IOPS_MAX);
-    number.ok_or_else(|| format!("iops is {text}; allowed: 1 to {IOPS_MAX}, or 0: no limit"))
+    number.ok_or_else(|| no_iops(text))
 }
 
 /// A size in bytes: `4096`, `64K`, `64M`, `2G`, `1T` (powers of 1024).

@@ -10,6 +10,7 @@ mod turns;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use turns::Turns;
@@ -35,13 +36,18 @@ impl Rates {
     /// One is too high.
     pub fn check(self) -> Result<()> {
         let Self { iops, bytes_per_second: bytes } = self;
-        ensure!(iops <= IOPS_MAX, "iops is {iops}; allowed: 1 to {IOPS_MAX}, or 0: no limit");
+        ensure!(iops <= IOPS_MAX, no_iops(iops));
         ensure!(
             bytes <= BYTES_PER_SECOND_MAX,
             "bytes_per_second is {bytes}; allowed: 1 to {BYTES_PER_SECOND_MAX}, or 0: no limit"
         );
         Ok(())
     }
+}
+
+/// What is wrong with a limit on requests per second that is no number, or too high.
+pub fn no_iops(iops: impl Display) -> String {
+    format!("iops is {iops}; allowed: 1 to {IOPS_MAX}, or 0: no limit")
 }
 
 /// What is to change of the limits. What is not named stays.
