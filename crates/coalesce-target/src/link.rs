@@ -44,7 +44,6 @@ pub struct PolicyChange {
     /// Its text form.
     pub policy: String,
     /// Whether what policies have learned outlasts the change.
-    #[serde(default)] // a supervisor that is older than the process knows nothing of it
     pub keep_learned: bool,
 }
 
@@ -78,7 +77,6 @@ pub struct Setup {
     /// Policy changes since the target was started, oldest first.
     pub policies: Vec<PolicyChange>,
     /// The size in bytes that the disk was given since then.
-    #[serde(default)] // as above
     pub size: Option<u64>,
     /// The start of the record's clock, in ns of the system's monotonic clock; `None`: nothing is recorded.
     pub record_epoch_ns: Option<u64>,

@@ -38,7 +38,7 @@ pub struct DeviceStats {
     /// Requests with an I/O priority of the real-time class, which NVMe does not carry.
     pub realtime: u64,
     /// Requests that waited in their ring for the limits of the disk, and were then taken.
-    #[serde(default)] // a process that is older than the supervisor has none
+    #[serde(default)] // a target that is older than `top` has none
     pub throttled: u64,
     /// The time for which some of them waited, in ns.
     #[serde(default)]

@@ -178,10 +178,10 @@ fn a_policy_that_cannot_be_applied_is_logged_and_does_not_prevent_a_start() {
     drop(command); // and with it its end of the socket
     ours.send_with_fds(&[&[0_u8][..]], &[listener.as_raw_fd()]).unwrap();
     let policies = json!([
-        { "queue": 99, "policy": "dim" },
-        { "queue": 0, "policy": "none" },
-        { "queue": null, "policy": "nvme:host=on" },
-        { "queue": 0, "policy": "what no version knows" },
+        { "queue": 99, "policy": "dim", "keep_learned": false },
+        { "queue": 0, "policy": "none", "keep_learned": false },
+        { "queue": null, "policy": "nvme:host=on", "keep_learned": false },
+        { "queue": 0, "policy": "what no version knows", "keep_learned": false },
     ]);
     let disk = json!({ "socket": "s", "memory": "1M", "queues": 1, "policy": "auto" });
     let setup = json!({ "disk": disk, "policies": policies, "record_epoch_ns": null, "identity": null,
