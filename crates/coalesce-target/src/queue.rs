@@ -160,7 +160,12 @@ impl<S: Source> QueueHandle<S> {
 
     /// Changes a part of the source, if there is one, and waits until it has changed.
     pub fn change(&self, part: Part, change: impl FnOnce(&mut S) + Send + 'static) {
-        self.ask(|answer| Control::Change(part, Box::new(change), answer));
+        let _ = self.change_later(part, change).recv(); // fails only after a panic of the thread
+    }
+
+    /// The same, and returns the receiver of its answer, which nobody need wait for.
+    pub fn change_later(&self, part: Part, change: impl FnOnce(&mut S) + Send + 'static) -> Receiver<()> {
+        self.ask_later(|answer| Control::Change(part, Box::new(change), answer))
     }
 }
 

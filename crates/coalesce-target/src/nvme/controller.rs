@@ -352,7 +352,7 @@ impl Controller {
         for queue in self.queues.iter() {
             let session = ready.session.clone();
             let shut_down = move |vector: &mut Vector| vector.shut_down(Box::new(move || session.shut_down()));
-            drop(queue.ask_later(|answer| Control::Change(Part::Holding, Box::new(shut_down), answer)));
+            drop(queue.change_later(Part::Holding, shut_down));
         }
         self.end_shutdown_without_bus_master();
     }
@@ -531,8 +531,7 @@ impl PciDevice for Controller {
                 None => _ = ready.session.signal(ADMIN_VECTOR),
                 Some(cq) => {
                     let reassert = move |vector: &mut Vector| vector.reassert(id);
-                    let message = |answer| Control::Change(Part::Interrupt, Box::new(reassert), answer);
-                    drop(self.queues[cq.thread].ask_later(message));
+                    drop(self.queues[cq.thread].change_later(Part::Interrupt, reassert));
                 }
             }
         }

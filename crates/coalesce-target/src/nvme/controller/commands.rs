@@ -9,7 +9,7 @@ use crate::nvme::identify::{self, Conditions};
 use crate::nvme::rings::{CompletionQueue, SubmissionQueue};
 use crate::nvme::spec::{CQE_LEN, ENTRIES_MAX, NSID, NSID_ALL, SQE_LEN, Sqe, Status, TRANSFER_MAX, admin};
 use crate::nvme::vector::Vector;
-use crate::queue::{Control, Part};
+use crate::queue::Part;
 use crate::vfio_user::memory::{Access, PAGE, Slice};
 use std::sync::atomic::Ordering;
 
@@ -123,7 +123,7 @@ impl Controller {
         }
         let session = ready.session.clone();
         let remove = move |source: &mut Vector| source.remove_sq(id, Box::new(move || session.deleted(id, cid)));
-        drop(self.queues[thread].ask_later(|answer| Control::Change(Part::Holding, Box::new(remove), answer)));
+        drop(self.queues[thread].change_later(Part::Holding, remove));
         Ok(())
     }
 
@@ -194,15 +194,12 @@ impl Controller {
             Effect::WriteCache(is_on) => self.disk.write_back.store(is_on, Ordering::Relaxed),
             Effect::Aggregate => {
                 let aggregation = self.features.aggregation();
-                let changes = self.queues.iter().map(|queue| {
-                    let set = move |source: &mut Vector| source.set_aggregation(aggregation);
-                    queue.ask_later(|answer| Control::Change(Part::Holding, Box::new(set), answer))
-                });
+                let set = move |source: &mut Vector| source.set_aggregation(aggregation);
+                let changes = self.queues.iter().map(|queue| queue.change_later(Part::Holding, set));
                 wait_for(changes.collect());
             }
             Effect::Exempt(vector, is_exempt) => {
-                let set = move |source: &mut Vector| source.set_exempt(is_exempt);
-                self.queues[Self::thread_of(vector)].change(Part::Holding, set);
+                self.queues[Self::thread_of(vector)].change(Part::Holding, move |source| source.set_exempt(is_exempt));
             }
         }
         Ok(result)

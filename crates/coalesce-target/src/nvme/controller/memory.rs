@@ -6,7 +6,7 @@
 use super::{Controller, Ready, State};
 use crate::nvme::doorbell::Shadow;
 use crate::nvme::vector::Vector;
-use crate::queue::{Control, Part};
+use crate::queue::Part;
 use crate::vfio_user::memory::{Access, DmaMemory, Slice};
 use std::fmt;
 use std::ops::Range;
@@ -148,9 +148,6 @@ impl Controller {
     pub(super) fn suspend(&mut self, memory: &Range<u64>) {
         let State::Ready(ready) = &mut self.state else { return };
         let queues = &self.queues;
-        let tell = |thread: usize, change: Box<dyn FnOnce(&mut Vector) + Send>| {
-            drop(queues[thread].ask_later(|answer| Control::Change(Part::Other, change, answer)));
-        };
         let [sq, cq] = &mut ready.admin;
         if sq.leaves(memory) {
             ready.admin_sq.suspend();
@@ -162,21 +159,21 @@ impl Controller {
             if let Some(sq) = sq
                 && sq.place.leaves(memory)
             {
-                tell(sq.thread, Box::new(move |vector| vector.suspend_sq(id)));
+                drop(queues[sq.thread].change_later(Part::Other, move |vector| vector.suspend_sq(id)));
             }
         }
         for (id, cq) in (0..).zip(&mut ready.cqs) {
             if let Some(cq) = cq
                 && cq.place.leaves(memory)
             {
-                tell(cq.thread, Box::new(move |vector| vector.suspend_cq(id)));
+                drop(queues[cq.thread].change_later(Part::Other, move |vector| vector.suspend_cq(id)));
             }
         }
         if let Some(pages) = &mut ready.shadow {
             let [values, events] = &mut pages.places;
             if values.leaves(memory) | events.leaves(memory) {
                 pages.shadow = None;
-                (0..queues.len()).for_each(|thread| tell(thread, Box::new(Vector::suspend_shadow)));
+                queues.iter().for_each(|queue| drop(queue.change_later(Part::Other, Vector::suspend_shadow)));
             }
         }
         ready.note_whole();
@@ -190,28 +187,25 @@ impl Controller {
             return;
         }
         let (queues, memory) = (&self.queues, &self.memory);
-        // The thread interrupts for what waited.
-        let tell = |thread: usize, change: Box<dyn FnOnce(&mut Vector) + Send>| {
-            drop(queues[thread].ask_later(|answer| Control::Change(Part::Interrupt, change, answer)));
-        };
+        let part = Part::Interrupt; // for what waited
         if let Some(shadow) = ready.shadow.as_mut().and_then(|pages| pages.returns(memory)) {
-            for thread in 0..queues.len() {
+            for queue in queues.iter() {
                 let shadow = shadow.clone();
-                tell(thread, Box::new(move |vector| vector.resume_shadow(&shadow)));
+                drop(queue.change_later(part, move |vector| vector.resume_shadow(&shadow)));
             }
         }
         for (id, cq) in (0..).zip(&mut ready.cqs) {
             if let Some(cq) = cq
                 && let Some(slices) = cq.place.returns(memory)
             {
-                tell(cq.thread, Box::new(move |vector| vector.resume_cq(id, slices)));
+                drop(queues[cq.thread].change_later(part, move |vector| vector.resume_cq(id, slices)));
             }
         }
         for (id, sq) in (0..).zip(&mut ready.sqs) {
             if let Some(sq) = sq
                 && let Some(slices) = sq.place.returns(memory)
             {
-                tell(sq.thread, Box::new(move |vector| vector.resume_sq(id, slices)));
+                drop(queues[sq.thread].change_later(part, move |vector| vector.resume_sq(id, slices)));
             }
         }
         let [sq, cq] = &mut ready.admin;
@@ -245,9 +239,7 @@ impl Controller {
     fn retry(&self) {
         let State::Ready(ready) = &self.state else { return };
         if ready.session.take_waiting() {
-            for queue in self.queues.iter() {
-                drop(queue.ask_later(|answer| Control::Change(Part::Other, Box::new(Vector::retry), answer)));
-            }
+            self.queues.iter().for_each(|queue| drop(queue.change_later(Part::Other, Vector::retry)));
         }
     }
 }
