@@ -369,7 +369,7 @@ impl<D: PciDevice> Connection<D> {
         if self.is_negotiated {
             return Err(Refused::invalid("the version is known already"));
         }
-        check_version(version).map_err(|why| Refused { errno: Errno::EINVAL, why })?;
+        check_version(version)?;
         self.is_negotiated = true;
         let capabilities = json!({ "capabilities": {
             "max_msg_fds": FILES_MAX,

@@ -8,7 +8,6 @@
 
 use super::wire::Refused;
 use crate::os::call::{Call, CallRings};
-use nix::errno::Errno;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -107,7 +106,7 @@ impl Vectors {
             .get(vectors.clone())
             .ok_or_else(|| Refused::invalid(format!("vectors are {vectors:?}; there are {}", self.count())))?;
         let calls = files.into_iter().map(|file| self.0.rings.call(&File::from(file)));
-        let calls = calls.collect::<Result<Vec<_>, _>>().map_err(|why| Refused { errno: Errno::EINVAL, why })?;
+        let calls = calls.collect::<Result<Vec<_>, _>>()?;
         for (vector, call) in vectors.iter().zip(calls) {
             let mut vector = vector.lock().unwrap_or_else(PoisonError::into_inner);
             vector.call = Some(call);
@@ -159,7 +158,7 @@ impl Vectors {
     /// # Errors
     /// The file is not an eventfd.
     pub fn assign_pin(&self, file: OwnedFd) -> Result<(), Refused> {
-        let call = self.0.rings.call(&File::from(file)).map_err(|why| Refused { errno: Errno::EINVAL, why })?;
+        let call = self.0.rings.call(&File::from(file))?;
         self.change_pin(|pin| (pin.call, pin.is_masked) = (Some(call), false));
         Ok(())
     }
@@ -169,7 +168,8 @@ impl Vectors {
     /// # Errors
     /// It is not.
     pub fn check_eventfd(&self, file: &File) -> Result<(), Refused> {
-        self.0.rings.call(file).map(drop).map_err(|why| Refused { errno: Errno::EINVAL, why })
+        self.0.rings.call(file)?;
+        Ok(())
     }
 
     /// Takes the eventfd of the pin away.
@@ -195,6 +195,7 @@ impl Vectors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::errno::Errno;
     use nix::sys::eventfd::{EfdFlags, EventFd};
     use std::os::fd::AsFd as _;
 

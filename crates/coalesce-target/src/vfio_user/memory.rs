@@ -3,6 +3,7 @@
 use super::wire::{DmaMap, Refused};
 use crate::os::bus_error::{MAPPINGS_MAX, Peer};
 use crate::os::shared_memory::{Protection, SharedMapping};
+use anyhow::Context as _;
 use nix::errno::Errno;
 use std::convert::Infallible;
 use std::fmt;
@@ -162,10 +163,7 @@ impl DmaMemory {
         let protection = if flags & DmaMap::WRITE == 0 { Protection::ReadOnly } else { Protection::ReadWrite };
         let client = self.0.client.clone();
         let mapping = file.map(|file| SharedMapping::new(File::from(file), offset, size, protection, client));
-        let mapping = mapping
-            .transpose()
-            .map_err(|why| Refused { errno: Errno::EINVAL, why: why.context(described()) })?
-            .map(Arc::new);
+        let mapping = mapping.transpose().with_context(described)?.map(Arc::new);
         let at = regions.partition_point(|other| other.range.start < range.start);
         regions.insert(at, Arc::new(Region { range, flags, mapping, gone: Mutex::default() }));
         Ok(())

@@ -25,8 +25,6 @@ pub mod command {
     pub const DEVICE_GET_INFO: u16 = 4;
     /// Asks what a region is.
     pub const DEVICE_GET_REGION_INFO: u16 = 5;
-    /// Asks for files that stand for parts of a region.
-    pub const DEVICE_GET_REGION_IO_FDS: u16 = 6;
     /// Asks how many interrupts of a kind there are.
     pub const DEVICE_GET_IRQ_INFO: u16 = 7;
     /// Assigns eventfds to interrupts.
@@ -71,6 +69,12 @@ impl Refused {
     #[must_use]
     pub fn with(errno: Errno, why: impl Into<String>) -> Self {
         Self { errno, why: anyhow::Error::msg(why.into()) }
+    }
+}
+
+impl From<anyhow::Error> for Refused {
+    fn from(why: anyhow::Error) -> Self {
+        Self { errno: Errno::EINVAL, why }
     }
 }
 
