@@ -158,7 +158,7 @@ impl Supervisor {
         for Keeper { disk, worker, socket, .. } in &mut self.keepers {
             let (Some(worker), Some(socket)) = (worker, socket) else { continue };
             let starting = disk.named(self.plan.begin(worker, disk, socket))?;
-            disk.serves(worker.child.id(), worker.link.clone(), starting.wait()?);
+            disk.note_serving(worker.child.id(), worker.link.clone(), starting.wait()?);
             self.disks.note_added(disk.clone());
         }
         Ok(())
@@ -372,7 +372,7 @@ impl Keeper {
                 let described = self.disk.described(&about);
                 if let Some(worker) = &mut self.worker {
                     worker.starting = None;
-                    self.disk.serves(worker.child.id(), worker.link.clone(), about);
+                    self.disk.note_serving(worker.child.id(), worker.link.clone(), about);
                 }
                 disks.note_added(self.disk.clone());
                 info!(target: log::OF_THE_OPERATOR, disk = self.disk.name(), "was added: serves {described}");
@@ -416,7 +416,7 @@ impl Keeper {
             match worker.starting.as_ref().and_then(Pending::try_wait) {
                 Some(Ok(about)) => {
                     worker.starting = None;
-                    disk.serves(worker.child.id(), worker.link.clone(), about);
+                    disk.note_serving(worker.child.id(), worker.link.clone(), about);
                     warn!(disk = disk.name(), "serves again, as process {}", worker.child.id());
                 }
                 Some(Err(error)) => {
@@ -441,7 +441,7 @@ impl Keeper {
                 worker.link.close();
                 return Some(LOOK); // what it has answered must be noted before another starts
             }
-            self.has_ended(disk, &how);
+            self.note_end(disk, &how);
         }
         let socket = self.socket.as_ref()?;
         let now = Instant::now();
@@ -458,8 +458,8 @@ impl Keeper {
         Some(self.again_at.map_or(LOOK, |again_at| again_at.saturating_duration_since(now)))
     }
 
-    fn has_ended(&mut self, disk: &Disk, how: &str) {
-        disk.has_ended();
+    fn note_end(&mut self, disk: &Disk, how: &str) {
+        disk.note_end();
         let Some(worker) = self.worker.take() else { return };
         if disk.config.memory.is_some() && disk.about().is_some() {
             // A restart would give the guest an empty disk, and the guest would not notice.

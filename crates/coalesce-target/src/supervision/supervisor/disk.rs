@@ -152,7 +152,7 @@ impl Disk {
     }
 
     /// Notes that its process serves.
-    pub(super) fn serves(&self, pid: u32, link: Arc<Link>, about: DiskInfo) {
+    pub(super) fn note_serving(&self, pid: u32, link: Arc<Link>, about: DiskInfo) {
         let mut state = self.state();
         state.restarts += u64::from(state.about.is_some());
         state.about = Some(about);
@@ -160,7 +160,7 @@ impl Disk {
     }
 
     /// Notes that its process has ended.
-    pub(super) fn has_ended(&self) {
+    pub(super) fn note_end(&self) {
         self.state().process = None;
     }
 
