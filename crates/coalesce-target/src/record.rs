@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
 use tracing::{error, warn};
 
 /// What each line begins with. A file that does not begin so is no record.
@@ -188,21 +187,17 @@ impl Writer {
 }
 
 impl Recorder {
-    /// The recording of one queue of a disk. The queue's clock began at `clock`.
+    /// The recording of one queue of a disk, whose clock shows `now`, in ns.
     #[must_use]
-    pub fn queue(&self, disk: &str, index: usize, clock: Instant) -> Recording {
+    pub fn queue(&self, disk: &str, index: usize, now: u64) -> Recording {
         let disk = serde_json::Value::from(disk);
         Recording {
             recorder: self.clone(),
             queue: format!("\"disk\":{disk},\"queue\":{index}").into(),
-            ahead: monotonic_ns().saturating_sub(self.epoch_ns).saturating_sub(since(clock)),
+            ahead: monotonic_ns().saturating_sub(self.epoch_ns).saturating_sub(now),
             events: Vec::with_capacity(CHUNK),
         }
     }
-}
-
-fn since(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The events of one queue that are not handed over yet. Methods take times of the queue's own clock, in ns.
@@ -288,24 +283,20 @@ fn write_line(file: &mut impl Write, queue: &str, time: u64, what: Event) -> std
                 write!(file, ",\"failed\":true")?;
             }
             if let Some(decision) = decision {
-                let (decision, reason) = in_words(decision);
+                let reason = decision.reason_name();
+                let decision = match decision {
+                    Decision::Deliver(_) => "deliver",
+                    Decision::DeliverUrgent => "urgent_alone",
+                    Decision::Hold(_) => "hold",
+                };
                 write!(file, ",\"decision\":\"{decision}\",\"reason\":\"{reason}\"")?;
             }
         }
         Event::Interrupt(decision) => {
-            let (_, reason) = in_words(decision);
-            write!(file, "\"event\":\"interrupt\",\"reason\":\"{reason}\"")?;
+            write!(file, "\"event\":\"interrupt\",\"reason\":\"{}\"", decision.reason_name())?;
         }
     }
     writeln!(file, "}}")
-}
-
-fn in_words(decision: Decision) -> (&'static str, &'static str) {
-    match decision {
-        Decision::Deliver(reason) => ("deliver", reason.name()),
-        Decision::DeliverUrgent => ("urgent_alone", "urgent"),
-        Decision::Hold(reason) => ("hold", reason.name()),
-    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub(super) struct Queue<S: Source> {
 
 impl<S: Source> Queue<S> {
     pub(super) fn new(index: usize, disk: Arc<Disk>, config: &QueueConfig, inbox: Inbox<S>) -> Result<Self, SpecError> {
-        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(&disk.name, index, disk.epoch));
+        let recording = config.recorder.as_ref().map(|recorder| recorder.queue(&disk.name, index, disk.now()));
         Ok(Self {
             index,
             disk,
