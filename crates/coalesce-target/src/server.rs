@@ -21,7 +21,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tracing::{info, warn};
@@ -42,9 +42,14 @@ pub struct DiskServer<F: FrontEnd> {
 struct Shared {
     stop: EventFd,
     has_other_size: EventFd,
-    is_connected: AtomicBool,
     hears_of_size: AtomicBool,             // its front end
     connection: Mutex<Option<UnixStream>>, // to disconnect a front end that stops in the middle of a message
+}
+
+impl Shared {
+    fn connection(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The description of a disk.
@@ -205,7 +210,6 @@ impl<F: FrontEnd> DiskServer<F> {
         let shared = Arc::new(Shared {
             stop,
             has_other_size: EventFd::from_flags(EfdFlags::EFD_NONBLOCK).context("eventfd")?,
-            is_connected: AtomicBool::new(false),
             hears_of_size: AtomicBool::new(false),
             connection: Mutex::new(None),
         });
@@ -239,7 +243,7 @@ impl<F: FrontEnd> DiskServer<F> {
     /// Whether a front end is connected.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.shared.is_connected.load(Ordering::Relaxed)
+        self.shared.connection().is_some()
     }
 
     /// The statistics of each queue.
@@ -342,7 +346,7 @@ impl<F: FrontEnd> DiskServer<F> {
             let _ = answer.recv(); // a queue whose thread has ended has nothing in flight
         }
         let _ = self.shared.stop.write(1);
-        if let Some(connection) = &*self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(connection) = &*self.shared.connection() {
             // The thread may be waiting for the rest of a message, or for room for its answer.
             let _ = connection.shutdown(Shutdown::Both);
         }
@@ -386,9 +390,10 @@ impl<F: FrontEnd> FrontDoor<F> {
                 }
             }
             Door::Connected(stream) => {
-                stream
-                    .try_clone()
-                    .map_or_else(|error| warn!(disk = self.name, "{error}"), |stream| self.attend(stream));
+                match stream.try_clone() {
+                    Ok(stream) => self.attend(stream),
+                    Err(error) => warn!(disk = self.name, "{error}"),
+                }
                 let _ = stream.shutdown(Shutdown::Both); // the supervisor has the socket too, and sees this
             }
         }
@@ -406,8 +411,7 @@ impl<F: FrontEnd> FrontDoor<F> {
 
     fn set_connection(&self, stream: Option<UnixStream>) {
         self.shared.hears_of_size.store(false, Ordering::Relaxed);
-        self.shared.is_connected.store(stream.is_some(), Ordering::Relaxed);
-        *self.shared.connection.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+        *self.shared.connection() = stream;
     }
 
     /// The next front end; `None` when the disk stops.
