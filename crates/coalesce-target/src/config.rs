@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -174,6 +175,12 @@ fn auto() -> Spec {
     "auto".parse().expect("a policy")
 }
 
+/// The duration in `text`, in ns. `allowed` is the range in words.
+pub(crate) fn parse_duration(name: &str, text: &str, range: RangeInclusive<u64>, allowed: &str) -> Result<u64, String> {
+    let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("{name} {text} {problem}"))?;
+    if range.contains(&ns) { Ok(ns) } else { Err(format!("{name} {text} is out of range; allowed: {allowed}")) }
+}
+
 fn from_text<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>
 where
     T::Err: fmt::Display,
@@ -309,8 +316,7 @@ impl FromStr for Poll {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("poll {text} {problem}"))?;
-        if ns > 10_000_000 { Err(format!("poll {text} is out of range; allowed: 0 to 10ms")) } else { Ok(Self(ns)) }
+        parse_duration("poll", text, 0..=10_000_000, "0 to 10ms").map(Self)
     }
 }
 
@@ -376,11 +382,7 @@ impl FromStr for StopTimeout {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("stop_timeout {text} {problem}"))?;
-        if (1_000_000..=3_600_000_000_000).contains(&ns) {
-            return Ok(Self(ns));
-        }
-        Err(format!("stop_timeout {text} is out of range; allowed: 1ms to 3600s"))
+        parse_duration("stop_timeout", text, 1_000_000..=3_600_000_000_000, "1ms to 3600s").map(Self)
     }
 }
 

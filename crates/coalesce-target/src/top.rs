@@ -4,6 +4,7 @@ mod rates;
 mod screen;
 mod table;
 
+use crate::config::parse_duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use coalesce_cli::print_to_reader;
@@ -35,13 +36,7 @@ pub struct Top {
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let ns = coalesce_policy::parse_duration(text).map_err(|problem| format!("interval {text} {problem}"))?;
-    let interval = Duration::from_nanos(ns);
-    let allowed = Duration::from_millis(10)..=Duration::from_secs(3600);
-    allowed
-        .contains(&interval)
-        .then_some(interval)
-        .ok_or(format!("interval {text} is out of range; allowed: 10ms to 3600s"))
+    parse_duration("interval", text, 10_000_000..=3_600_000_000_000, "10ms to 3600s").map(Duration::from_nanos)
 }
 
 /// Prints what the targets did in each interval, until nobody reads it.
