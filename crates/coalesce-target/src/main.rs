@@ -20,7 +20,6 @@ use nix::sys::sysinfo::sysinfo;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
 use tracing::{info, warn};
 use tracing_subscriber::filter::LevelFilter;
 

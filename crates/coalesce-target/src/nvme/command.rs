@@ -128,7 +128,7 @@ impl Parser {
     ) -> Result<(), Status> {
         prps(sqe).ranges(memory, len, &mut self.0)?;
         self.0.iter().try_for_each(|range| {
-            range.slices(memory, access, |slice| {
+            range.each_slice(memory, access, |slice| {
                 buffers.push(slice.as_ptr(), slice.len());
                 data.keep(slice);
                 true

@@ -117,16 +117,16 @@ impl Prps {
     ) -> Result<(), Status> {
         let mut ranges = Vec::new();
         self.ranges(memory, len, &mut ranges)?;
-        ranges.into_iter().try_for_each(|range| range.slices(memory, access, &mut visit))
+        ranges.into_iter().try_for_each(|range| range.each_slice(memory, access, &mut visit))
     }
 }
 
 impl Range {
-    /// The range as mapped memory: one slice, or several if it crosses regions.
+    /// Visits the range as mapped memory: one slice, or several if it crosses regions.
     ///
     /// # Errors
     /// A part is not in guest memory with that permission, or `visit` returns false.
-    pub fn slices(
+    pub fn each_slice(
         self,
         memory: &DmaMemory,
         access: Access,
