@@ -34,20 +34,17 @@ pub fn run(options: &Options, place: Place, target: &Target, stop: &Arc<Stop>) -
     let mut section = Section::default();
     let instead = if place == Place::Nvme { "; --places native,guest has a virtio-blk disk instead" } else { "" };
     let skipped = |why: &str| Some(format!("SKIPPED: {}: {why}{instead}", place.title()));
-    match prepare(place, target, stop) {
-        Ok(Ok(qemu)) => {
-            if let Err(error) = measure(options, place, (target, &qemu), stop, &mut section) {
-                stop.check()?;
-                section.notice = Some(format!("FAILED: {}: {error:#}", place.title()));
-                section.failed = true;
-            }
+    let measured = prepare(place, target, stop).and_then(|qemu| match qemu {
+        Ok(qemu) => measure(options, place, (target, &qemu), stop, &mut section),
+        Err(missing) => {
+            section.notice = skipped(&missing);
+            Ok(())
         }
-        Ok(Err(missing)) => section.notice = skipped(&missing),
-        Err(error) => {
-            stop.check()?;
-            section.notice = Some(format!("FAILED: {}: {error:#}", place.title()));
-            section.failed = true;
-        }
+    });
+    if let Err(error) = measured {
+        stop.check()?;
+        section.notice = Some(format!("FAILED: {}: {error:#}", place.title()));
+        section.failed = true;
     }
     Ok(section)
 }

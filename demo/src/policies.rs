@@ -21,7 +21,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    fn name(&self) -> &str {
+    /// Its name, without parameters.
+    pub fn name(&self) -> &str {
         self.text.split(':').next().unwrap_or_default()
     }
 

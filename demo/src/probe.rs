@@ -130,13 +130,9 @@ impl<'a> Probe<'a> {
 
     /// The threads of client and target.
     fn threads(&self) -> Result<BTreeMap<PathBuf, Thread>> {
-        Ok([self.server, self.client.process]
-            .map(threads)
-            .into_iter()
-            .collect::<Result<Vec<_>>>()?
-            .concat()
-            .into_iter()
-            .collect())
+        let mut all = threads(self.server)?;
+        all.extend(threads(self.client.process)?);
+        Ok(all)
     }
 }
 
@@ -200,7 +196,7 @@ fn waited_ns(schedstat: &str) -> Option<u64> {
 }
 
 /// A process's threads.
-fn threads(process: Pid) -> Result<Vec<(PathBuf, Thread)>> {
+fn threads(process: Pid) -> Result<BTreeMap<PathBuf, Thread>> {
     let threads = format!("/proc/{process}/task");
     let threads = fs::read_dir(&threads).with_context(|| threads)?;
     let threads = threads.filter_map(|thread| Some(thread.ok()?.path()));
@@ -222,7 +218,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(1));
         assert!(this().switches > before);
         while cpu_ns(Pid::this()).unwrap() < cpu + 1_000_000 {}
-        assert!(threads(Pid::this()).unwrap().iter().any(|(_, thread)| thread.switches > before));
+        assert!(threads(Pid::this()).unwrap().values().any(|thread| thread.switches > before));
     }
 
     #[test]

@@ -164,8 +164,7 @@ fn machine(demo: &Demo) -> String {
 fn policies(demo: &Demo) -> String {
     let infos = Spec::policies();
     let line = |policy: &crate::policies::Policy| {
-        let name = policy.text.split(':').next().unwrap_or_default();
-        let info = infos.iter().find(|info| info.name == name);
+        let info = infos.iter().find(|info| info.name == policy.name());
         let about = info.map_or("", |info| info.about);
         let text = match info {
             _ if policy.text != policy.label => &policy.text,
