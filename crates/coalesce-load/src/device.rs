@@ -3,6 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::Error;
+use crate::options::Options;
+
 /// The longest time of the whole set-up; for virtio-blk, of the connection and of what follows.
 pub const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -27,4 +30,17 @@ impl<Q> Device<Q> {
         let Self { queues, capacity_bytes, event_idx, is_mapped, connection } = self;
         Device { queues: queues.into_iter().map(queue).collect(), capacity_bytes, event_idx, is_mapped, connection }
     }
+}
+
+/// Says what the options need, if the target has not got it.
+pub fn need(ok: bool, what: String) -> Result<(), Error> {
+    if ok { Ok(()) } else { Err(Error::Missing(what)) }
+}
+
+/// Checks that a queue's part of the disk has blocks enough.
+pub fn check_space(options: &Options, capacity_bytes: u64) -> Result<(), Error> {
+    let queue_blocks = capacity_bytes / u64::from(options.block_size_bytes) / u64::from(options.queues);
+    // With --verify, requests in flight go to different blocks. Without it, one block is enough.
+    let blocks_min = if options.verify { u64::from(options.in_flight_max()) } else { 1 };
+    need(queue_blocks >= blocks_min, format!("enough space: a queue's part of it is {queue_blocks} blocks"))
 }

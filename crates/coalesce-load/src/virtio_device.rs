@@ -18,7 +18,7 @@ use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use crate::Error;
-use crate::device::{Device, SETUP_TIMEOUT};
+use crate::device::{Device, SETUP_TIMEOUT, check_space, need};
 use crate::memory::{FIRST_ADDRESS, Memory, file};
 use crate::options::Options;
 use crate::virtio_queue::{Layout, VirtioQueue};
@@ -172,11 +172,9 @@ fn check_device(
     capacity_bytes: u64,
     queues_max: u64,
 ) -> Result<(), Error> {
-    let need = |ok: bool, what: String| if ok { Ok(()) } else { Err(Error::Missing(what)) };
     let by_config = if features & MQ != 0 { config.queues.into() } else { 1 };
     let offered = queues_max.min(by_config);
     let device_block = if features & BLK_SIZE != 0 { config.block_bytes } else { SECTOR_BYTES as u32 };
-    let queue_blocks = capacity_bytes / u64::from(options.block_size_bytes) / u64::from(options.queues);
 
     need(features & VERSION_1 != 0, "VIRTIO_F_VERSION_1".into())?;
     need(u64::from(options.queues) <= offered, format!("{}: it has {offered}", counted(options.queues, "queue")))?;
@@ -186,7 +184,5 @@ fn check_device(
     need(flush, "VIRTIO_BLK_F_FLUSH, which --fsync-every needs".into())?;
     let aligned = options.block_size_bytes >= device_block;
     need(aligned, format!("blocks of {} bytes: its own have {device_block}", options.block_size_bytes))?;
-    // With --verify, requests in flight go to different blocks. Without it, one block is enough.
-    let blocks_min = if options.verify { u64::from(options.in_flight_max()) } else { 1 };
-    need(queue_blocks >= blocks_min, format!("enough space: a queue's part of it is {queue_blocks} blocks"))
+    check_space(options, capacity_bytes)
 }

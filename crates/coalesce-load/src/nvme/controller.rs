@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::client::{Client, no_answer};
 use super::queue::{CC, CQE_BYTES, DOORBELLS, Layout, NSID, NvmeQueue, SQE_BYTES, Shared};
 use crate::Error;
-use crate::device::{Device, QUEUE_ENTRIES_MIN, SETUP_TIMEOUT};
+use crate::device::{Device, QUEUE_ENTRIES_MIN, SETUP_TIMEOUT, check_space, need};
 use crate::memory::{FIRST_ADDRESS, Memory, PAGE, file};
 use crate::options::Options;
 
@@ -60,7 +60,6 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
     let deadline = Instant::now() + SETUP_TIMEOUT;
     let client = Client::connect(&options.socket, deadline)?;
     let connection = client.connection()?;
-    let need = |ok: bool, what: String| if ok { Ok(()) } else { Err(Error::Missing(what)) };
 
     let vectors = client.vectors()?;
     let queues = u32::from(options.queues);
@@ -100,8 +99,8 @@ pub fn open<T>(options: &Options) -> Result<Device<NvmeQueue<T>>, Error> {
         Shared { client, mapped, shadow: None, stride, sectors_per_block: 1, hint_bits: options.hint_bits };
     let mut address = FIRST_ADDRESS + memory.len();
     let mut admin = Admin { shared: &shared, memory, next: 0, deadline };
-    let controller = admin.identify(1)?;
-    let namespace = admin.identify(0)?;
+    let controller = admin.identify(1, 0)?;
+    let namespace = admin.identify(0, NSID)?;
     let (capacity_bytes, block_bytes) = check(options, &controller, &namespace)?;
     let granted =
         admin.execute("the number of queues", SET_FEATURES, &[(10, 7), (11, (queues - 1) << 16 | (queues - 1))])?;
@@ -172,7 +171,6 @@ fn wait_ready(client: &Client, wanted: u32, deadline: Instant) -> Result<(), Err
 
 /// Checks that the disk is what the options need. Returns its capacity and the size of its blocks, in bytes.
 fn check(options: &Options, controller: &[u8], namespace: &[u8]) -> Result<(u64, u64), Error> {
-    let need = |ok: bool, what: String| if ok { Ok(()) } else { Err(Error::Missing(what)) };
     let blocks = u64::from_le_bytes(std::array::from_fn(|i| namespace[i]));
     let format = 128 + 4 * usize::from(namespace[26] & 0xf);
     let (metadata, shift) = (u16::from_le_bytes([namespace[format], namespace[format + 1]]), namespace[format + 2]);
@@ -187,18 +185,15 @@ fn check(options: &Options, controller: &[u8], namespace: &[u8]) -> Result<(u64,
     let is_writing = options.write_share_percent() > 0;
     need(!(is_writing && namespace[99] & 1 != 0), "writing: it is read-only".into())?;
     let capacity_bytes = blocks.saturating_mul(own);
-    let queue_blocks = capacity_bytes / wanted / u64::from(options.queues);
-    // With --verify, requests in flight go to different blocks. Without it, one block is enough.
-    let blocks_min = if options.verify { u64::from(options.in_flight_max()) } else { 1 };
-    need(queue_blocks >= blocks_min, format!("enough space: a queue's part of it is {queue_blocks} blocks"))?;
+    check_space(options, capacity_bytes)?;
     Ok((capacity_bytes, own))
 }
 
 impl Admin<'_> {
     /// The data of Identify.
-    fn identify(&mut self, what: u32) -> Result<Vec<u8>, Error> {
+    fn identify(&mut self, what: u32, nsid: u32) -> Result<Vec<u8>, Error> {
         let data = self.memory.address(ADMIN_DATA);
-        self.execute_at("to identify itself", IDENTIFY, [data, 0], &[(10, what)])?;
+        self.execute_at("to identify itself", IDENTIFY, [data, 0], &[(1, nsid), (10, what)])?;
         Ok(self.memory.bytes(ADMIN_DATA, PAGE).to_vec())
     }
 
@@ -211,8 +206,7 @@ impl Admin<'_> {
     fn execute_at(&mut self, what: &str, opcode: u32, prps: [u64; 2], more: &[(usize, u32)]) -> Result<u32, Error> {
         let (at, count) = (usize::from(self.next % ADMIN_ENTRIES), self.next);
         let mut dwords = [0; SQE_BYTES / 4];
-        let nsid = if opcode == IDENTIFY && more == [(10, 0)] { NSID } else { 0 };
-        (dwords[0], dwords[1]) = (opcode | u32::from(count) << 16, nsid);
+        dwords[0] = opcode | u32::from(count) << 16;
         for (i, prp) in prps.into_iter().enumerate() {
             (dwords[6 + 2 * i], dwords[7 + 2 * i]) = (prp as u32, (prp >> 32) as u32);
         }
