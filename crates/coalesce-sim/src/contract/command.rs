@@ -2,15 +2,13 @@
 
 use super::{LIMIT, Pair, jobs, loads, pairs, table};
 use crate::contender::Contender;
-use crate::run::command::{JOBS_MAX, seed, with_bar};
-use crate::run::{cpus, run_jobs};
+use crate::run::command::{JOBS_MAX, run_with_bar, seed};
 use crate::units::Time;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use coalesce_cli::counted;
 use coalesce_policy::parse_duration;
 use std::io::Write as _;
-use std::sync::atomic::AtomicU64;
 
 /// Loads with random seeds, at most.
 const SEEDS_MAX: u64 = 10_000;
@@ -114,9 +112,7 @@ impl Command {
             }
             return Ok(());
         }
-        let threads = self.jobs.map_or_else(cpus, usize::from);
-        let progress = AtomicU64::new(0);
-        let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
+        let outcomes = run_with_bar(&jobs, self.jobs, |_, _| {})?;
         let pairs = pairs(&loads, &outcomes).context("--duration")?;
         let text = if self.json {
             serde_json::to_string_pretty(&pairs)? + "\n"

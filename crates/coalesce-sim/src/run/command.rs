@@ -3,7 +3,7 @@
 use super::report::report;
 use super::{Job, cpus, jobs, run_jobs};
 use crate::outcome::{Outcome, ThreadOutcome};
-use crate::plan::{Plan, PlanFile};
+use crate::plan::{Plan, PlanFile, Wrong};
 use crate::report::text::{self, mean_us, us};
 use crate::report::{Outputs, refuse_mistaken};
 use anyhow::{Result, bail};
@@ -75,18 +75,13 @@ impl Command {
         let mut plan = file.plan()?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         let jobs = jobs(&plan).map_err(|wrong| file.error(&wrong))?;
-        let threads = self.jobs.map_or_else(cpus, usize::from);
-
-        let progress = AtomicU64::new(0);
         let began = Instant::now();
-        let outcomes = with_bar(&jobs, &progress, || {
-            run_jobs(&jobs, threads, &progress, |_, outcome| {
-                if self.json {
-                    // A reader that went away is noticed at the end.
-                    let line = serde_json::to_string(outcome).unwrap_or_default();
-                    let _ = writeln!(std::io::stdout(), "{}", printable(&line));
-                }
-            })
+        let outcomes = run_with_bar(&jobs, self.jobs, |_, outcome| {
+            if self.json {
+                // A reader that went away is noticed at the end.
+                let line = serde_json::to_string(outcome).unwrap_or_default();
+                let _ = writeln!(std::io::stdout(), "{}", printable(&line));
+            }
         });
         let outcomes = outcomes.map_err(|wrong| file.error(&wrong))?;
         if !self.json {
@@ -111,10 +106,16 @@ impl Command {
     }
 }
 
-/// Shows on a terminal how far all simulations are, if they take more than a second.
-pub(crate) fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce() -> T) -> T {
+/// Runs simulations, `at_once` of them at the same time, usually one per CPU. Shows on a terminal how far all of them are, if
+/// they take more than a second.
+pub(crate) fn run_with_bar(
+    jobs: &[Job],
+    at_once: Option<u16>,
+    done: impl FnMut(usize, &Outcome) + Send,
+) -> Result<Vec<Outcome>, Wrong> {
+    let (threads, progress) = (at_once.map_or_else(cpus, usize::from), AtomicU64::new(0));
     if !std::io::stderr().is_terminal() {
-        return work();
+        return run_jobs(jobs, threads, &progress, done);
     }
     let total = jobs.iter().map(|job| job.point.plan.warmup.0 + job.point.plan.duration.0).sum();
     let bar = ProgressBar::new(total);
@@ -129,10 +130,10 @@ pub(crate) fn with_bar<T>(jobs: &[Job], progress: &AtomicU64, work: impl FnOnce(
             }
             bar.finish_and_clear();
         });
-        let result = work();
+        let outcomes = run_jobs(jobs, threads, &progress, done);
         is_done.store(true, Ordering::Relaxed);
         painter.thread().unpark();
-        result
+        outcomes
     })
 }
 

@@ -3,15 +3,13 @@
 use super::workload::Workload;
 use super::{Contest, DURATION, frontier};
 use crate::contender::Contender;
-use crate::run::command::{JOBS_MAX, with_bar};
-use crate::run::{cpus, run_jobs};
+use crate::run::command::{JOBS_MAX, run_with_bar};
 use crate::units::Time;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use coalesce_policy::{SpecError, parse_duration};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 
 /// Compare policies over all workloads: geometric means and worst cases, each figure over that of `none`
 #[derive(Args, Clone, Debug)]
@@ -97,9 +95,7 @@ impl Command {
         let policies = self.policies.map_or_else(Contest::policies, |Policies(policies)| policies);
         let contest = Contest { workloads, policies, seeds: self.seeds, duration: self.duration };
         let jobs = contest.jobs()?;
-        let threads = self.jobs.map_or_else(cpus, usize::from);
-        let progress = AtomicU64::new(0);
-        let outcomes = with_bar(&jobs, &progress, || run_jobs(&jobs, threads, &progress, |_, _| {}))?;
+        let outcomes = run_with_bar(&jobs, self.jobs, |_, _| {})?;
         let board = contest.score(&outcomes)?;
         if let Some(path) = &self.plot {
             let picture = frontier::picture(&board).context("--plot: at most 11 policies of different names fit")?;
