@@ -110,9 +110,7 @@ impl Plan {
         }
         Ok(())
     }
-}
 
-impl Plan {
     /// Stolen time is for CPUs that have their cores for themselves: others lose them by turns.
     fn check_steal(&self) -> Checked {
         if self.machine.steal.is_none() {
@@ -330,9 +328,7 @@ impl Thread {
         }
         Ok(())
     }
-}
 
-impl Thread {
     fn validate_trace(&self) -> Checked {
         if self.trace.as_deref() == Some(Path::new("-")) {
             let message = "is -, which is no standard input here; allowed: a file (./- is one of that name)";

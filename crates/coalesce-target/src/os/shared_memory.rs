@@ -95,9 +95,7 @@ impl SharedMapping {
             .with_context(|| format!("requests in flight still use {MAPPINGS_MAX} mappings, which is the limit"))?;
         Ok(Self { _registration: registration, view, _pages: pages })
     }
-}
 
-impl SharedMapping {
     /// The pages of its first `len` bytes that exist: to read others would make them. All of them, if the kernel does not tell.
     pub fn present(&self, len: usize) -> impl Iterator<Item = VolatileSlice<'_>> {
         (0..len).step_by(CHUNK).flat_map(move |chunk| {
