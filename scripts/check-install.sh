@@ -29,7 +29,7 @@ END
 touch "$work/stage/usr/lib/x86_64-linux-gnu/libcoalesce.so.${version%%.*}.0.0-before"
 make --silent uninstall "${staged[@]}"
 [ -z "$(find "$work/stage" ! -type d)" ] || die "uninstall leaves files"
-for prefix in '/opt/R&D' '/opt/my apps' out; do
+for prefix in '/opt/R&D' '/opt/my apps' out ''; do # the last: a variable of the caller's that is not set
   for script in install install-target; do
     ! DESTDIR="$work/refused" PREFIX="$prefix" scripts/$script.sh install 2> "$work/error" || die "$script: PREFIX=$prefix is not refused"
     grep -q "^$script: $prefix: PREFIX" "$work/error" || die "$script: PREFIX=$prefix: $(cat "$work/error")"

@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'install-target: %s\n' "$*" >&2; exit 1; }
 
-prefix=${PREFIX:-/usr/local}
+prefix=${PREFIX-/usr/local}
 unitdir=${UNITDIR:-$prefix/lib/systemd/system}
 scripts/plain-folders.sh install-target "$prefix" "$unitdir"
 root=${DESTDIR:-}

@@ -13,7 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'install: %s\n' "$*" >&2; exit 1; }
 
-prefix=${PREFIX:-/usr/local}
+prefix=${PREFIX-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
 includedir=${INCLUDEDIR:-$prefix/include}
 scripts/plain-folders.sh install "$prefix" "$libdir" "$includedir"
