@@ -474,7 +474,8 @@ size_t coalesce_policy_print(const coalesce_policy *policy, char *text, size_t t
 /**
  * Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is
  * Urgent, so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the
- * policy wants each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
+ * policy wants each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them. If it
+ * does, a null `mark` is an error, as nobody could say when the request completes.
  *
  * Requires:
  * `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as

@@ -195,7 +195,8 @@ impl From<coalesce_mark> for Mark {
 
 /// Reports a submitted request. Keep its `mark`, and pass it when the request completes. On an error the mark is
 /// Urgent, so that the completion interrupts. Requests without hints and flags need no call and no mark, unless the
-/// policy wants each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them.
+/// policy wants each (`coalesce_policy_wants_each_submit`): `outstanding` and `before` of a later one count them. If it
+/// does, a null `mark` is an error, as nobody could say when the request completes.
 ///
 /// # Safety
 /// `policy` is null or a policy that nobody else uses during the call; `request` is null or points to as many bytes as
@@ -216,6 +217,10 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         Ok(request) => request,
         Err(refused) => return refused.status(),
     };
+    // Its ticket would be lost, and no Barrier behind it would ever be complete.
+    if mark.is_null() && policy.0.wants_submit() == Submissions::Each {
+        return COALESCE_E_NULL;
+    }
     let submission = Submission {
         hint: known(request.hint).unwrap_or(Hint::Urgent),
         group: u8::try_from(request.group).unwrap_or(u8::MAX),

@@ -417,6 +417,30 @@ fn what_strict_barriers_cannot_track_is_counted() {
     }
 }
 
+/// A ticket that nobody keeps would hold back every Barrier behind it.
+#[test]
+fn a_request_whose_mark_nobody_keeps_holds_back_no_barrier() {
+    let handle = make("cint:barrier=strict,in_flight=off").expect("a policy");
+    let (struct_size, hint) = (size_of::<coalesce_request>() as u32, COALESCE_HINT_PLAIN);
+    let request =
+        coalesce_request { struct_size, flags: 0, outstanding: 64, batch_len: 1, ioprio: 0, hint, group: 0, before: 0 };
+    // SAFETY: all of it is ours.
+    let submitted = unsafe { coalesce_policy_on_submit(handle, 1, &raw const request, null_mut()) };
+    assert_eq!(submitted, COALESCE_E_NULL);
+    let barrier = submit(handle, COALESCE_HINT_BARRIER);
+    assert_eq!(complete(handle, 2, barrier), COALESCE_DELIVER);
+    // SAFETY: as above.
+    unsafe { coalesce_policy_free(handle) };
+
+    let handle = make("cint").expect("a policy");
+    // SAFETY: as above.
+    unsafe {
+        let submitted = coalesce_policy_on_submit(handle, 1, &raw const request, null_mut());
+        assert_eq!(submitted, COALESCE_OK, "it does not want each");
+        coalesce_policy_free(handle);
+    }
+}
+
 #[test]
 fn strict_barriers_want_each_request() {
     for (text, expected) in [("cint:barrier=strict", true), ("cint", false), ("vic", false)] {
