@@ -54,8 +54,8 @@ const _: () = assert!(size_of::<Config>() == 20);
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {
-    /// Checks `params` and converts them to ticks. `max_hold` is rounded down, the interval of the storm guard is rounded
-    /// up.
+    /// Checks `params` and converts them to ticks. `max_hold` is rounded down, but to no less than a tick; the interval of
+    /// the storm guard is rounded up.
     ///
     /// # Errors
     /// The first field that is out of its range. With a storm guard, `max_hold` must be at least the interval between two

@@ -16,7 +16,7 @@ pub struct Params {
     /// `thr`: the number of completions that ends a burst. 1 to 65535; 1: no coalescing.
     pub thr: u16,
     /// Out-of-order Urgent: the interrupt of an urgent completion covers it alone, and held completions stay held
-    /// (§3.5).
+    /// (§3.5), unless `thr` or the `in_flight` rule ends their hold with it.
     pub ooo: bool,
     /// The longest time that a completion may be held. 1 ns to 1 s, and at most 500 million ticks; `None`: no limit of its
     /// own; Δ and `thr` then limit it to (thr - 1) * Δ, if Δ is not 0.
@@ -81,8 +81,8 @@ const _: () = assert!((AGE_MAX + SPAN_MAX + BURST_MAX).checked_add(AGE_MAX).is_s
 const _: () = assert!(TICKS_MAX <= SPAN_MAX as u64);
 
 impl Config {
-    /// Checks `params` and converts them to ticks. Δ and `max_hold` are rounded down, the interval of the storm guard
-    /// is rounded up.
+    /// Checks `params` and converts them to ticks. Δ and `max_hold` are rounded down, but to no less than a tick; the
+    /// interval of the storm guard is rounded up.
     ///
     /// # Errors
     /// The first field that is out of range. With a storm guard, `max_hold` must be at least the interval between two

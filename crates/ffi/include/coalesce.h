@@ -761,8 +761,8 @@ typedef struct {
    */
   uint32_t thr;
   /**
-   * 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0:
-   * it covers all.
+   * 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5),
+   * unless `thr` ends their hold with it, or the budget can no longer pay for it; 0: it covers all.
    */
   uint32_t ooo;
   /** Must be 0. */
@@ -1047,8 +1047,8 @@ typedef struct {
    */
   uint32_t in_flight;
   /**
-   * 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5); 0: it covers
-   * all.
+   * 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5), unless `thr` or
+   * the `in_flight` rule ends their hold with it; 0: it covers all.
    */
   uint32_t ooo;
   /** Must be 0. */
@@ -1717,8 +1717,8 @@ typedef struct {
 COALESCE_LAYOUT(coalesce_stats, 512, uint64_t);
 
 /**
- * Counts a decision by its reason. An invalid reason counts as `COALESCE_REASON_NONE`. `stats_size` is
- * `sizeof(coalesce_stats)`.
+ * Counts a decision by its reason. A number that has no counter, from 64 on, counts as `COALESCE_REASON_NONE`.
+ * `stats_size` is `sizeof(coalesce_stats)`.
  *
  * Requires:
  * `stats` is null or points to `stats_size` bytes that nobody else uses during the call.

@@ -71,8 +71,8 @@ pub struct coalesce_budget_config {
     /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile
     /// count too. 1 to 65535; 1: no coalescing.
     pub thr: u32,
-    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5); 0:
-    /// it covers all.
+    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5),
+    /// unless `thr` ends their hold with it, or the budget can no longer pay for it; 0: it covers all.
     pub ooo: u32,
     /// Must be 0.
     pub reserved: u32,

@@ -53,8 +53,8 @@ pub struct coalesce_cint_config {
     /// The `in_flight` rule: with fewer commands in flight every completion interrupts; with more, only as many are
     /// held as keep the device busy. 2 to 32767; 0: no rule.
     pub in_flight: u32,
-    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5); 0: it covers
-    /// all.
+    /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5), unless `thr` or
+    /// the `in_flight` rule ends their hold with it; 0: it covers all.
     pub ooo: u32,
     /// Must be 0.
     pub reserved: u32,

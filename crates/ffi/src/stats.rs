@@ -12,8 +12,8 @@ pub struct coalesce_stats {
     pub decisions: [u64; 64],
 }
 
-/// Counts a decision by its reason. An invalid reason counts as `COALESCE_REASON_NONE`. `stats_size` is
-/// `sizeof(coalesce_stats)`.
+/// Counts a decision by its reason. A number that has no counter, from 64 on, counts as `COALESCE_REASON_NONE`.
+/// `stats_size` is `sizeof(coalesce_stats)`.
 ///
 /// # Safety
 /// `stats` is null or points to `stats_size` bytes that nobody else uses during the call.

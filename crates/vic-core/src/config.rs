@@ -63,7 +63,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Checks `params` and converts them to ticks. The epoch and the margin are rounded up, `max_hold` is rounded down.
+    /// Checks `params` and converts them to ticks. The epoch and the margin are rounded up, `max_hold` is rounded down,
+    /// but to no less than a tick.
     ///
     /// # Errors
     /// The first field that is out of range.
