@@ -59,7 +59,8 @@ pub trait Policy: Debug {
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision;
 
     /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before; `None`: there is no need. Every verb
-    /// may change it. A timer that is armed for an earlier instant may stay armed.
+    /// may change it. A timer that is armed for an earlier instant may stay armed. It may have passed, and be 0, which
+    /// disarms a timerfd: set that to 1.
     fn deadline(&self) -> Option<u64>;
 
     /// The deadline has passed, or so the caller believes: early, late and repeated calls are harmless.

@@ -511,7 +511,7 @@ coalesce_status coalesce_policy_on_completion(coalesce_policy *policy,
 
 /**
  * The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the next completion ends
- * the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 0; so who reports the
+ * the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 1; so who reports the
  * end of a poll looks at deadlines between polls, not between the completions of one.
  *
  * Requires:

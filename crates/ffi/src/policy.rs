@@ -315,7 +315,7 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
 }
 
 /// The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the next completion ends
-/// the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 0; so who reports the
+/// the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 1; so who reports the
 /// end of a poll looks at deadlines between polls, not between the completions of one.
 ///
 /// # Safety
@@ -323,7 +323,8 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_policy_deadline(policy: *const coalesce_policy) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { look(policy, None, AnyPolicy::deadline) }.map_or(COALESCE_NEVER, instant)
+    let deadline = unsafe { look(policy, None, AnyPolicy::deadline) };
+    deadline.map_or(COALESCE_NEVER, |deadline| instant(deadline.max(1))) // a timerfd that is set to 0 is disarmed
 }
 
 /// Decides at the deadline. Early, late and repeated calls are harmless.

@@ -178,7 +178,8 @@ fn it_decides_as_in_rust() {
                     }
                     _ => {}
                 }
-                assert_eq!(coalesce_policy_deadline(handle), twin.deadline().unwrap_or(COALESCE_NEVER), "{text}");
+                let deadline = twin.deadline().map_or(COALESCE_NEVER, |deadline| deadline.max(1));
+                assert_eq!(coalesce_policy_deadline(handle), deadline, "{text}");
                 assert_eq!(coalesce_policy_held(handle), u64::from(twin.held()), "{text}");
                 assert_eq!(coalesce_policy_max_hold(handle), twin.max_hold().unwrap_or(COALESCE_NEVER), "{text}");
                 assert_eq!(coalesce_policy_untracked(handle), twin.untracked(), "{text}");
@@ -325,6 +326,7 @@ fn nothing_waits_for_a_batch_end_that_nobody_says() {
             unsafe {
                 owed |= coalesce_policy_on_completion(handle, now, &raw const completion) == COALESCE_HOLD;
                 while coalesce_policy_deadline(handle) != COALESCE_NEVER {
+                    assert_ne!(coalesce_policy_deadline(handle), 0, "{text}: it would disarm a timerfd");
                     now = now.max(coalesce_policy_deadline(handle));
                     owed &= coalesce_policy_on_deadline(handle, now) == COALESCE_HOLD;
                 }
