@@ -177,7 +177,11 @@ pub unsafe extern "C" fn coalesce_budget_config_parse(
     // SAFETY: the caller's promises.
     unsafe {
         parse(text, tick_hz, config, config_size, message, message_size, |spec| {
-            let Spec::Budget(budget) = &spec else { return Err(format!("{spec}: not a budget policy")) };
+            let Spec::Budget(budget) = &spec else {
+                return Err(format!(
+                    "{spec}: not a budget policy; allowed: budget with its keys, for a coalesce_auto_state, too"
+                ));
+            };
             check_hints(&spec, &budget.hints, &BudgetSpec::DEFAULT.hints)?;
             Ok(coalesce_budget_config::new(&budget.params(tick_hz), tick_hz))
         })
