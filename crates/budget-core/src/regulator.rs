@@ -17,8 +17,8 @@ use coalesce_decision::ticks::divide;
 ///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as
 ///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
-///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough, or a [`FEW`] of which chance could be the reason. Where it is
-///   noise that hides what a licence gains, a larger one is tried next: it gains more.
+///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough; or a [`FEW`], whose sum may be chance, while a larger licence
+///   is left. Where noise hides what a licence gains, a larger one is tried next: it gains more.
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
 ///   harms. The licence loses if its stretches were not shorter by a sixteenth. Two checks lost in a row halve it, or a quarter as
 ///   many as the trials that it took; and so does a sum of the last ones that is not worth it. Where the core has ended a licence,
@@ -117,11 +117,12 @@ const CUTS: u8 = 3;
 const CERTAIN: u32 = 6;
 /// Doublings of the pause after a licence that was given in vain.
 const DECEIVED: u8 = 3;
-/// An attempt ends after this many trials, or after a FEW if their mean gain is below half of FIRST or FURTHER, or if a larger licence
-/// is left and their sum is not beyond DOUBT, as CERTAIN is. In an emulated guest at depth 32 beside builds a trial of a licence for 2, 4,
-/// 8 gained 11, 33, 52 parts, with a standard deviation of 37, 41, 34: to be certain takes 70, 15, 9 trials (2026-11-30).
+/// An attempt ends after this many trials, or after a FEW if their mean gain is below half of FIRST or FURTHER.
 const TRIALS: u8 = 24;
 const FEW: u8 = 6;
+/// A threshold like CERTAIN: up to here a FEW trials may be chance, and end an attempt if a larger licence is left. In an emulated guest
+/// at depth 32 beside builds a trial for 2, 4, 8 gained 11, 33, 52 parts, with a standard deviation of 37, 41, 34: to be certain
+/// takes 70, 15, 9 trials (2026-11-30).
 const DOUBT: u32 = 2;
 /// It is noise that hides the gain if the root of the mean square of trials is beyond this multiple of what it is worth.
 const NOISE: u16 = 4;
@@ -182,12 +183,12 @@ impl Sum {
     }
 
     /// The sum of the gains; 0: it is a loss.
-    const fn gained(self) -> u32 {
-        if self.gains > 0 { self.gains.unsigned_abs() as u32 } else { 0 }
+    fn gained(self) -> u32 {
+        self.gains.max(0).unsigned_abs().into()
     }
 
-    /// Whether the sum stands out of the noise.
-    const fn is_beyond(self, threshold: u32) -> bool {
+    /// Whether the sum stands out of the noise: its square over the sum of the squares is above a threshold.
+    fn is_beyond(self, threshold: u32) -> bool {
         let gains = self.gained();
         gains.wrapping_mul(gains) > self.squares.wrapping_mul(threshold)
     }
@@ -210,7 +211,7 @@ impl Sum {
     }
 
     /// Whether it may be chance that the trials gained.
-    const fn is_chance(self) -> bool {
+    fn is_chance(self) -> bool {
         self.trials >= FEW && !self.is_beyond(DOUBT)
     }
 
