@@ -18,7 +18,7 @@ pub struct Auto {
     regulator: Regulator,
 }
 
-const _: () = assert!(size_of::<Auto>() == 200);
+const _: () = assert!(size_of::<Auto>() == 192);
 // In C a pointer to the one is a pointer to the other.
 const _: () = assert!(core::mem::offset_of!(Auto, budget) == 0);
 

@@ -17,8 +17,8 @@ use coalesce_decision::ticks::divide;
 ///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as
 ///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
-///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough; or a [`FEW`], whose sum may be chance, while a larger licence
-///   is left. Where noise hides what a licence gains, a larger one is tried next: it gains more.
+///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough; or until it is a loss; or a [`FEW`], whose sum may be chance, while
+///   a larger licence is left. What a small one does not gain a larger one may, so that is tried next.
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
 ///   harms. The licence loses if its stretches were not shorter by a sixteenth. Two checks lost in a row halve it, or a quarter as
 ///   many as the trials that it took; and so does a sum of the last ones that is not worth it. Where the core has ended a licence,
@@ -46,21 +46,24 @@ pub(crate) struct Regulator {
     length: u16,        // completions after which the state is looked at
     bypass: u16,        // interrupts that are left of a bypass: nothing is held
     now: Stretch,
-    licensed: Stretch, // the last one with the licence that won
-    stretches: [Stretch; STRETCHES],
-    polls: u8,            // counted so far,
-    is_lone_bypass: bool, // it ends when more than one command is outstanding
-    completed: u16,       // the commands that those polls completed
-    last: u64,            // the time of the last completion
+    licensed: u32,               // ticks of the last stretch with the licence that won; 0: not known
+    stretches: [u32; STRETCHES], // ticks
+    longest: u32,                // ticks that a gap counts for at most
+    less: u32,                   // ticks of the trial's stretches with less holding, excess and all
+    polls: u8,                   // counted so far,
+    is_lone_bypass: bool,        // it ends when more than one command is outstanding
+    completed: u16,              // the commands that those polls completed
+    last: u64,                   // the time of the last completion
 }
 
-/// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`.
+/// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`, which are the load's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Stretch {
     completions: u16,
     paused: u16, // in longer gaps, each of which counts for 1, 4 or 16 times `max_hold`, the largest that it exceeds
     ticks: u32,
+    excess: u32, // ticks of gaps beyond `longest`
 }
 
 /// What a number of trials found. Under noise that is as often up as down the square of a sum stays near the sum of the squares.
@@ -120,12 +123,10 @@ const DECEIVED: u8 = 3;
 /// An attempt ends after this many trials, or after a FEW if their mean gain is below half of FIRST or FURTHER.
 const TRIALS: u8 = 24;
 const FEW: u8 = 6;
-/// A threshold like CERTAIN: up to here a FEW trials may be chance, and end an attempt if a larger licence is left. In an emulated guest
-/// at depth 32 beside builds a trial for 2, 4, 8 gained 11, 33, 52 parts, with a standard deviation of 37, 41, 34: to be certain
-/// takes 70, 15, 9 trials (2026-11-30).
+/// A threshold like CERTAIN: up to here trials may be chance. In an emulated guest at depth 32 a trial for 2, 4, 8 gained 11, 33, 52
+/// parts beside builds, with a standard deviation of 37, 41, 34: to be certain takes 70, 15, 9 trials. On a faster machine, where the
+/// guest merges interrupts by itself, 10, 28, 58, with 24, 21, 21: 40, 9, 7 (2026-11-30).
 const DOUBT: u32 = 2;
-/// It is noise that hides the gain if the root of the mean square of trials is beyond this multiple of what it is worth.
-const NOISE: u16 = 4;
 /// Checks lost in a row that halve a licence, at least; where it took many trials single ones say little.
 const PATIENCE: u8 = 2;
 /// The smallest gain, in parts of 256 (of half the difference), that is worth the first licence, and a further one.
@@ -134,6 +135,10 @@ const FURTHER: u16 = 4;
 /// Lengths in completions.
 const SETTLE: u16 = 16;
 const MEASURE: u16 = 64;
+/// A gap counts for at most 2^-LONG of what the completions with less holding took in the last trial: for sixteen of theirs, which is
+/// twice what lies between two interrupts of the largest licence. Longer ones are other programs' time. Beside one that takes a CPU half of the
+/// time this saves a third to a half of the trials; with four completions or eight it would save more, and hide a part of what holding costs.
+const LONG: u32 = 3;
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
 const PAUSE: u16 = 16;
 const RARE_MAX: u8 = 5;
@@ -151,19 +156,43 @@ const BYPASS: u16 = 1024;
 const SLOWER: (u64, u64) = (3, 2);
 
 impl Stretch {
-    const NONE: Self = Self { completions: 0, paused: 0, ticks: 0 };
+    const NONE: Self = Self { completions: 0, paused: 0, ticks: 0, excess: 0 };
 
     /// Whether completions come often enough for interrupts to matter. Long gaps count in part.
     fn is_frequent(self, max_hold: u32) -> bool {
-        let ticks = u64::from(self.paused).wrapping_mul(max_hold.into()).wrapping_add(self.ticks.into());
+        let ticks = u64::from(self.paused).wrapping_mul(max_hold.into()).wrapping_add(self.whole().into());
         ticks << FREQUENT_SHIFT <= u64::from(self.completions).wrapping_mul(max_hold.into())
     }
 
-    /// Whether a completion took longer than `part` / `whole` of its time in `other`.
-    fn is_longer(self, (part, whole): (u64, u64), other: Self) -> bool {
-        // ticks below 2^29, completions below 2^16, parts at most 2^15
+    /// Whether completions took longer than SLOWER of the time of MEASURE others, if that is known.
+    fn is_slower_than(self, ticks: u32) -> bool {
+        // ticks below 2^29, completions below 2^16
         let product = |a: u32, b: u16, c: u64| u64::from(a).wrapping_mul(b.into()).wrapping_mul(c);
-        product(self.ticks, other.completions, whole) > product(other.ticks, self.completions, part)
+        ticks > 0 && product(self.ticks, MEASURE, SLOWER.1) > product(ticks, self.completions, SLOWER.0)
+    }
+
+    /// The ticks of all gaps up to `max_hold`.
+    fn whole(self) -> u32 {
+        self.ticks.saturating_add(self.excess)
+    }
+
+    /// A gap that counts for `longest`, or is paused.
+    #[cold]
+    fn note_long(&mut self, gap: u64, longest: u32, max_hold: u32) {
+        match u32::try_from(gap) {
+            Ok(gap) if gap <= max_hold => {
+                self.ticks = self.ticks.saturating_add(longest);
+                self.excess = self.excess.saturating_add(gap.saturating_sub(longest));
+            }
+            _ => {
+                let times = match u64::from(max_hold) {
+                    max_hold if gap > max_hold << 4 => 16,
+                    max_hold if gap > max_hold << 2 => 4,
+                    _ => 1,
+                };
+                self.paused = self.paused.wrapping_add(times);
+            }
+        }
     }
 }
 
@@ -171,8 +200,8 @@ impl Sum {
     const NONE: Self = Self { gains: 0, trials: 0, lost: 0, squares: 0 };
 
     /// One trial more.
-    fn add(&mut self, [less, more, more_again, less_again]: [Stretch; STRETCHES]) {
-        let ticks = |a: Stretch, b: Stretch| u64::from(a.ticks).wrapping_add(b.ticks.into());
+    fn add(&mut self, [less, more, more_again, less_again]: [u32; STRETCHES]) {
+        let ticks = |a: u32, b: u32| u64::from(a).wrapping_add(b.into());
         let (less, more) = (ticks(less, less_again), ticks(more, more_again));
         let size = divide(less.abs_diff(more) << 8, less.wrapping_add(more).max(1)).min(256) as u16;
         let gain = if less < more { (size as i16).wrapping_neg() } else { size as i16 };
@@ -215,15 +244,15 @@ impl Sum {
         self.trials >= FEW && !self.is_beyond(DOUBT)
     }
 
-    /// Whether single trials differ by so much more than it is worth that few of them cannot tell.
-    fn is_noise(self, worth: u16) -> bool {
-        let noise = u32::from(worth.wrapping_mul(NOISE));
-        self.squares > u32::from(self.trials).wrapping_mul(noise.wrapping_mul(noise))
+    /// Whether the trials lost, and not by chance.
+    fn is_loss(self) -> bool {
+        let lost = u32::from(self.gains.min(0).unsigned_abs());
+        lost.wrapping_mul(lost) > self.squares.wrapping_mul(DOUBT)
     }
 
     /// Whether more trials are of no use.
     fn is_hopeless(self, worth: u16) -> bool {
-        self.trials >= TRIALS || (self.trials >= FEW && !self.is_promising(worth))
+        self.trials >= TRIALS || self.is_loss() || (self.trials >= FEW && !self.is_promising(worth))
     }
 }
 
@@ -248,8 +277,10 @@ impl Regulator {
         length: SETTLE,
         bypass: 0,
         now: Stretch::NONE,
-        licensed: Stretch::NONE,
-        stretches: [Stretch::NONE; STRETCHES],
+        licensed: 0,
+        stretches: [0; STRETCHES],
+        longest: u32::MAX,
+        less: 0,
         polls: 0,
         is_lone_bypass: false,
         completed: 0,
@@ -262,18 +293,12 @@ impl Regulator {
         let gap = now.saturating_sub(core::mem::replace(&mut self.last, now));
         self.is_several |= outstanding > 1;
         self.now.completions = self.now.completions.wrapping_add(1); // at most `length`
-        if gap <= max_hold.into() {
+        if gap <= self.longest.into() {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
             let ticks = self.now.ticks.saturating_add(gap as u32);
             self.now.ticks = ticks;
         } else {
-            // Longer ones are the load's own.
-            let times = match u64::from(max_hold) {
-                max_hold if gap > max_hold << 4 => 16,
-                max_hold if gap > max_hold << 2 => 4,
-                _ => 1,
-            };
-            self.now.paused = self.now.paused.wrapping_add(times);
+            self.now.note_long(gap, self.longest, max_hold);
         }
         self.now.completions >= self.length
     }
@@ -343,6 +368,7 @@ impl Regulator {
     #[inline(never)]
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
         let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
+        self.longest = self.longest.min(config.max_hold);
         match self.state {
             _ if self.is_bypassed() => {
                 self.enter(State::Pause, MEASURE);
@@ -356,7 +382,10 @@ impl Regulator {
             State::Settle(stretch) => self.enter(State::Measure(stretch), MEASURE),
             State::Measure(stretch) => {
                 if let Some(place) = self.stretches.get_mut(usize::from(stretch)) {
-                    *place = now;
+                    *place = now.ticks;
+                }
+                if !self.has_more() {
+                    self.less = self.less.saturating_add(now.whole());
                 }
                 let next = stretch.wrapping_add(1);
                 if usize::from(next) < STRETCHES {
@@ -372,7 +401,7 @@ impl Regulator {
     /// Another policy is in force for a while: a trial that has begun is made again, and what comes after is no slower than what was
     /// before.
     pub(crate) fn set_aside(&mut self, known: Known, config: &Config) {
-        (self.licensed, self.bypass) = (Stretch::NONE, 0);
+        (self.licensed, self.bypass) = (0, 0);
         if known.has_failed {
             self.fail(known, config);
         } else {
@@ -443,7 +472,7 @@ impl Regulator {
             return self.wait_for_company(now);
         }
         let is_licensed = self.limit > 1;
-        let is_slower = is_licensed && now.is_longer(SLOWER, self.licensed);
+        let is_slower = is_licensed && now.is_slower_than(self.licensed);
         if !self.is_several || (self.windows > 0 && !is_slower) {
             return self.enter(State::Pause, MEASURE);
         }
@@ -469,7 +498,7 @@ impl Regulator {
 
     /// A trial begins.
     fn begin(&mut self, question: Question) {
-        (self.question, self.is_several) = (question, false);
+        (self.question, self.is_several, self.less) = (question, false, 0);
         self.roll();
         self.enter(State::Settle(0), SETTLE);
     }
@@ -485,6 +514,11 @@ impl Regulator {
         self.dice & 1 != 0
     }
 
+    /// Whether the stretch of a trial has more holding.
+    fn has_more(&self) -> bool {
+        matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first()
+    }
+
     /// Whether a check is against nothing, and not against the account.
     const fn is_bare(&self) -> bool {
         !self.is_suspended && self.dice & 2 != 0
@@ -492,6 +526,7 @@ impl Regulator {
 
     /// A trial has ended.
     fn judge(&mut self, known: Known, config: &Config) {
+        self.longest = (self.less >> LONG).min(config.max_hold).max(1);
         match self.question {
             Question::Cut => self.judge_cut(config),
             Question::Climb => return self.judge_climb(known, config),
@@ -501,7 +536,7 @@ impl Regulator {
     }
 
     /// The stretches, with those in the middle that had more holding.
-    fn sorted(&self) -> [Stretch; STRETCHES] {
+    fn sorted(&self) -> [u32; STRETCHES] {
         let [a, b, c, d] = self.stretches;
         if self.more_first() { [b, a, d, c] } else { self.stretches }
     }
@@ -514,7 +549,9 @@ impl Regulator {
     /// Whether the stretches with more holding were longer than `part` / `whole` of those with less, in each half.
     fn is_longer(&self, ratio: (u64, u64)) -> (bool, bool) {
         let [less, more, more_again, less_again] = self.sorted();
-        (more.is_longer(ratio, less), more_again.is_longer(ratio, less_again))
+        let product = |ticks: u32, part: u64| u64::from(ticks).wrapping_mul(part); // ticks below 2^29, parts at most 2^15
+        let is_longer = |more, less| product(more, ratio.1) > product(less, ratio.0);
+        (is_longer(more, less), is_longer(more_again, less_again))
     }
 
     fn judge_cut(&mut self, config: &Config) {
@@ -567,8 +604,8 @@ impl Regulator {
             self.windows = 0;
             return self.rest_a_while();
         }
-        // The account alone may hold as many, where it sees the requests. Under noise a larger licence shows its gain sooner.
-        let may_pay = known.is_rich || self.sum.is_noise(self.worth());
+        // The account alone may hold as many, where it sees the requests.
+        let may_pay = known.is_rich || !self.sum.is_loss();
         self.next = if may_pay && !is_last { further } else { self.limit.wrapping_mul(2) };
         (self.sum, self.rare) = (Sum::NONE, longer(self.rare));
         self.pause();
@@ -605,7 +642,7 @@ impl Regulator {
             true => licensed,
             false => account,
         };
-        let has_more = matches!(self.state, State::Settle(1 | 2) | State::Measure(1 | 2)) != self.more_first();
+        let has_more = self.has_more();
         match (self.state, self.question) {
             (State::Pause, _) => in_force,
             (_, Question::Climb) if has_more => {

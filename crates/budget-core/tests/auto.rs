@@ -19,6 +19,8 @@ struct Guest {
     submit: u64,
     interrupt: u64,
     think: u64,
+    merges: u64, // it reaps when it takes an interrupt, and others are free for so long; 0: it reaps when all are submitted
+    taken: u64,  // when that was
     now: u64,
     waiting: u32, // submitted and not reaped
     covered: u32, // of them, those that an interrupt covers
@@ -29,7 +31,9 @@ struct Guest {
 impl Guest {
     fn new(depth: u32, submit: u64, interrupt: u64, think: u64) -> Self {
         let auto = Auto::new(Config::new(PARAMS).expect("valid"));
-        Self { auto, depth, submit, interrupt, think, now: 0, waiting: 0, covered: 0, requests: 0, interrupts: 0 }
+        let counts = (0, 0, 0, 0);
+        let (waiting, covered, requests, interrupts) = counts;
+        Self { auto, depth, submit, interrupt, think, merges: 0, taken: 0, now: 0, waiting, covered, requests, interrupts }
     }
 
     /// Time passes, in which deadlines are met; with an interrupt, more of it.
@@ -45,6 +49,13 @@ impl Guest {
     /// An interrupt, and what it takes.
     fn take(&mut self) -> u64 {
         (self.covered, self.interrupts) = (self.waiting, self.interrupts + 1);
+        if self.merges > 0 {
+            if self.now < self.taken + self.merges {
+                return 0;
+            }
+            self.taken = self.now;
+            self.waiting -= std::mem::take(&mut self.covered);
+        }
         self.interrupt
     }
 
@@ -111,22 +122,44 @@ fn a_slow_guest_gets_a_licence() {
     assert!(interrupts <= 260, "{interrupts} interrupts for 1000 requests");
 }
 
-/// Other programs take the guest's CPU for up to 2 ms, once in 64 requests. An attempt for a licence for 2 is then often in vain.
+/// It takes every other interrupt together with the one before, so a licence for 2 gains it nothing, and one for 8 much.
 #[test]
-fn under_noise_a_larger_licence_is_found() {
+fn a_guest_that_merges_interrupts_gets_a_licence() {
+    let mut guest = Guest { merges: 37, ..Guest::new(32, 10, 20, 0) };
+    let (interrupts, _) = guest.run(400_000);
+    assert!(guest.auto.budget().limit() == 8, "a licence for {}", guest.auto.budget().limit());
+    assert!(interrupts <= 220, "{interrupts} interrupts for 1000 requests");
+}
+
+/// Licences of 32 such guests whose CPU other programs take for up to 2 ms, before one request in `one_in`.
+fn licences_under_noise(guest: &Guest, one_in: u64) -> [u32; 9] {
     let mut licences = [0; 9];
     for seed in 1..=32_u64 {
-        let (mut guest, mut chance) = (Guest::new(32, 40, 40, 0), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let (mut guest, mut chance) = (guest.clone(), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for _ in 0..60_000 {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if chance >> 58 == 0 {
+            if (chance >> 32) % one_in == 0 {
                 guest.pass(chance >> 20 & 0x7FF);
             }
             guest.step();
         }
         licences[usize::from(guest.auto.budget().limit())] += 1;
     }
+    licences
+}
+
+/// An attempt for a licence for 2 is then often in vain.
+#[test]
+fn under_noise_a_larger_licence_is_found() {
+    let licences = licences_under_noise(&Guest::new(32, 40, 40, 0), 64);
     assert!(licences[1] <= 3 && licences[8] >= 14, "licences of 32 guests: {licences:?}");
+}
+
+/// What other programs take is most of the time that completions take: it is not what is compared.
+#[test]
+fn the_time_of_other_programs_hides_no_gain() {
+    let licences = licences_under_noise(&Guest::new(32, 20, 20, 0), 32);
+    assert!(licences[1] <= 12 && licences[8] >= 14, "licences of 32 guests: {licences:?}");
 }
 
 /// Now and then the guest waits for a CPU of its own, and its requests come one by one: that ends neither a climb nor a licence.
@@ -310,14 +343,15 @@ fn a_small_budget_gets_a_small_licence_or_none() {
     }
 }
 
-/// An open load, faster in one part of each period: what is compared must not be in the same part every time.
+/// Open loads, faster in one part of each period: what is compared must not be in the same part every time. Chance gives one in a hundred
+/// a licence for a while.
 #[test]
 fn a_load_that_repeats_itself_gets_no_licence() {
-    for (period, phase) in
-        [320, 384, 768].into_iter().flat_map(|period| (0..period).step_by(32).map(move |phase| (period, phase)))
-    {
+    let loads = (300..900).step_by(24).flat_map(|period| (0..period).step_by(46).map(move |phase| (period, phase)));
+    let (mut completions, mut licensed) = (0_u32, 0_u32);
+    for (period, phase) in loads {
         let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
-        let (mut now, mut limits) = (0, 0);
+        let mut now = 0;
         for i in 0..100_000 {
             now += if (i + phase) % period < period / 2 { 8 } else { 12 };
             while let Some(deadline) = auto.deadline().filter(|deadline| *deadline <= now) {
@@ -325,10 +359,11 @@ fn a_load_that_repeats_itself_gets_no_licence() {
             }
             let mark = auto.on_submit(now, &Submission { outstanding: 2, ..Submission::default() });
             let _ = auto.on_completion(now, &Completion { mark, outstanding: 2, ..Completion::with_cif(1) });
-            limits += u32::from(auto.budget().level() == Level::Licensed && auto.budget().limit() > 1);
+            completions += 1;
+            licensed += u32::from(auto.budget().level() == Level::Licensed && auto.budget().limit() > 1);
         }
-        assert!(limits < 10_000, "a licence for {limits} of 100 000, period {period}, phase {phase}");
     }
+    assert!(licensed <= completions / 200, "a licence for {licensed} of {completions}");
 }
 
 /// A device that completes one of 32 requests every 10 ticks, and a caller that forgets `on_submit`: what completions say of the
