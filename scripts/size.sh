@@ -36,7 +36,7 @@ auto, in use, relaxed barriers; coalesce_(auto_(on_completion|forget)|budget_(on
 ipi_gate, all; coalesce_ipi_gate_.*
 nvme, all; coalesce_nvme_.*
 everything; .*"
-states=('coalesce_vic_state 104' 'coalesce_cint_state 88' 'coalesce_budget_state 112' 'coalesce_auto_state 208' 'coalesce_ipi_gate 24')
+states=('coalesce_vic_state 104' 'coalesce_cint_state 88' 'coalesce_budget_state 112' 'coalesce_auto_state 200' 'coalesce_ipi_gate 24')
 
 # Prints lines of: what, target, bytes, budget; 0: no budget.
 measure() { # TARGET

@@ -937,7 +937,7 @@ uint32_t coalesce_budget_reason(const coalesce_budget_state *state);
 
 /**
  * A latency budget with its regulator, which is the policy `auto`, for one interrupt vector, in the caller's memory:
- * 208 bytes. The regulator cuts the budget where holding slows the requesters down, and lets it add more where trials
+ * 200 bytes. The regulator cuts the budget where holding slows the requesters down, and lets it add more where trials
  * show that holding makes them faster.
  *
  * Call the functions of its `budget` with `&state.budget`, but for those that are here: `coalesce_budget_reconfigure`,
@@ -948,9 +948,9 @@ typedef struct {
   /** The latency budget. */
   coalesce_budget_state budget;
   /** Private to the library. */
-  uint64_t opaque[12];
+  uint64_t opaque[11];
 } coalesce_auto_state;
-COALESCE_LAYOUT(coalesce_auto_state, 208, uint64_t);
+COALESCE_LAYOUT(coalesce_auto_state, 200, uint64_t);
 
 /**
  * Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_auto_state)`; `error` may be

@@ -8,7 +8,7 @@ use crate::tagged::{Machine, Tagged, read_config};
 use budget_core::{Auto, Policy as _};
 
 /// A latency budget with its regulator, which is the policy `auto`, for one interrupt vector, in the caller's memory:
-/// 208 bytes. The regulator cuts the budget where holding slows the requesters down, and lets it add more where trials
+/// 200 bytes. The regulator cuts the budget where holding slows the requesters down, and lets it add more where trials
 /// show that holding makes them faster.
 ///
 /// Call the functions of its `budget` with `&state.budget`, but for those that are here: `coalesce_budget_reconfigure`,
@@ -20,7 +20,7 @@ pub struct coalesce_auto_state {
     /// The latency budget.
     pub budget: coalesce_budget_state,
     /// Private to the library.
-    pub opaque: [u64; 12],
+    pub opaque: [u64; 11],
 }
 
 type State = Tagged<Auto>;

@@ -123,7 +123,7 @@ impl Barriers {
 impl Pair {
     fn new((params, config): (Params, coalesce_budget_config), are_strict: bool, is_regulated: bool) -> Self {
         let mut state =
-            Box::new(coalesce_auto_state { budget: coalesce_budget_state { opaque: [0; 14] }, opaque: [0; 12] });
+            Box::new(coalesce_auto_state { budget: coalesce_budget_state { opaque: [0; 14] }, opaque: [0; 11] });
         let auto = &raw mut *state;
         // SAFETY: all of it is ours.
         let status = unsafe {
