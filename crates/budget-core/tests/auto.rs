@@ -33,7 +33,20 @@ impl Guest {
         let auto = Auto::new(Config::new(PARAMS).expect("valid"));
         let counts = (0, 0, 0, 0);
         let (waiting, covered, requests, interrupts) = counts;
-        Self { auto, depth, submit, interrupt, think, merges: 0, taken: 0, now: 0, waiting, covered, requests, interrupts }
+        Self {
+            auto,
+            depth,
+            submit,
+            interrupt,
+            think,
+            merges: 0,
+            taken: 0,
+            now: 0,
+            waiting,
+            covered,
+            requests,
+            interrupts,
+        }
     }
 
     /// Time passes, in which deadlines are met; with an interrupt, more of it.

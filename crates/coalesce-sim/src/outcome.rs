@@ -5,9 +5,9 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A distribution of durations, in ns.
+/// Many durations, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Summary {
+pub struct Durations {
     /// How many.
     pub count: u64,
     /// The mean.
@@ -24,7 +24,7 @@ pub struct Summary {
     pub max: u64,
 }
 
-impl Summary {
+impl Durations {
     /// Of what was recorded: exact to three digits.
     #[must_use]
     pub fn of(histogram: &Histogram<u64>) -> Self {
@@ -55,11 +55,11 @@ pub struct ThreadOutcome {
     /// times time; of an operation from its first submission until all its commands are answered.
     pub request_time: f64,
     /// From submission, or arrival in an open loop, until the thread has the answer.
-    pub latency: Summary,
+    pub latency: Durations,
     /// Operations per second: batches, and operations of a mix.
     pub operations_per_s: f64,
     /// From an operation's first submission until all its commands are answered.
-    pub operation_latency: Summary,
+    pub operation_latency: Durations,
     /// CPUs that they used, interrupts aside; 1: one CPU all the time.
     pub cpu: f64,
     /// Arrivals of an open loop that found a backlog of 65536 and were dropped.
@@ -86,7 +86,7 @@ pub struct Outcome {
     /// The mean time that a command takes its requester, in ns: see [`ThreadOutcome::request_time`].
     pub request_time: f64,
     /// From submission, or arrival in an open loop, until the thread has the answer.
-    pub latency: Summary,
+    pub latency: Durations,
     /// Interrupts per second, as the policies asked for them.
     pub interrupts_per_s: f64,
     /// Interrupts that a CPU took, per second: some arrive while another is pending.
@@ -106,7 +106,7 @@ pub struct Outcome {
     /// Inter-processor interrupts per second.
     pub ipis_per_s: f64,
     /// From a completion to the interrupt that covers it.
-    pub delay: Summary,
+    pub delay: Durations,
     /// The longest that the policy promises to hold a completion, in ns.
     pub bound: Option<u64>,
     /// Completions that the consumer took while they were held.

@@ -176,7 +176,7 @@ pub struct Board {
 
 /// A figure of a policy over all its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Summary<'a> {
+struct Overall<'a> {
     figure: &'static str,
     mean: f64,
     worst: f64,
@@ -203,13 +203,13 @@ impl Board {
         policies
     }
 
-    fn summaries<'a>(runs: &[&'a Ratios]) -> [Summary<'a>; FIGURES] {
+    fn summaries<'a>(runs: &[&'a Ratios]) -> [Overall<'a>; FIGURES] {
         std::array::from_fn(|i| {
             let Figure { name: figure, more_is_better, .. } = TABLE[i];
             let badness = |run: &Ratios| if more_is_better { -run.ratios[i] } else { run.ratios[i] };
             // The first of equals.
             let worst = runs.iter().rev().max_by(|a, b| badness(a).total_cmp(&badness(b))).expect("there is a run");
-            Summary {
+            Overall {
                 figure,
                 mean: geometric_mean(runs.iter().map(|run| run.ratios[i])),
                 worst: worst.ratios[i],
@@ -228,7 +228,7 @@ impl Board {
         for (policy, runs) in self.by_policy() {
             let summaries = Self::summaries(&runs);
             means.push(line(policy, summaries.map(|summary| summary.mean)));
-            for (figure, Summary { worst: ratio, workload, seed, .. }) in TABLE.iter().zip(summaries) {
+            for (figure, Overall { worst: ratio, workload, seed, .. }) in TABLE.iter().zip(summaries) {
                 let seed = if *seeds > 1 { format!(", seed {seed}") } else { String::new() };
                 worst.push([policy.into(), figure.head.into(), ratio_text(ratio), format!("{workload}{seed}")]);
             }

@@ -263,7 +263,11 @@ const LOG_VARIABLE: &str = "COALESCE_LOG";
 fn parse_level(text: &str) -> Result<LevelFilter, String> {
     let is_of_variable = std::env::var(LOG_VARIABLE).is_ok_and(|value| value == text);
     let name = if is_of_variable { LOG_VARIABLE } else { "log level" };
-    text.parse().map_err(|_| format!("{name} is {text}; allowed: error, warn, info, debug, off"))
+    let allowed = ["error", "warn", "info", "debug", "off"];
+    match text.parse() {
+        Ok(level) if allowed.contains(&text.to_ascii_lowercase().as_str()) => Ok(level),
+        _ => Err(format!("{name} is {text}; allowed: {}", allowed.join(", "))),
+    }
 }
 
 #[derive(Args)]

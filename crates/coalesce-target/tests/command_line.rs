@@ -473,6 +473,7 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         (&more, &["--iops", "5k"], &["--iops <N>", "iops is 5k; allowed: 1 to 1000000000, or 0: no limit"]),
         (&more, &["--iops", "1000000001"], &["--iops <N>", "iops is 1000000001; allowed: 1 to 1000000000"]),
         (&more, &["--log", "loud"], &["--log <LEVEL>", "log level is loud; allowed: error, warn, info, debug, off"]),
+        (&more, &["--log", "trace"], &["log level is trace; allowed: error"]),
         (&more, &["--queue", "2"], &["'--queue'", "--queues"]),
         (&more, &["--config", "c"], &["--config", "--socket"]),
         (&["serve", "--config", "c"], &["--queues", "2"], &["--config", "--queues"]),

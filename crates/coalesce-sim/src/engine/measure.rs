@@ -3,7 +3,7 @@
 use super::World;
 use crate::check::Verdict;
 use crate::integral::Integral;
-use crate::outcome::{Outcome, Summary, ThreadOutcome};
+use crate::outcome::{Durations, Outcome, ThreadOutcome};
 use crate::plan::Point;
 use coalesce_policy::Stats;
 use hdrhistogram::Histogram;
@@ -115,9 +115,9 @@ impl World {
                 name: spec.name.clone(),
                 iops: per_s(group.latency.len()),
                 request_time: ratio(requests as f64, group.latency.len()),
-                latency: Summary::of(&group.latency),
+                latency: Durations::of(&group.latency),
                 operations_per_s: per_s(group.operations.len()),
-                operation_latency: Summary::of(&group.operations),
+                operation_latency: Durations::of(&group.operations),
                 cpu: share(group.cpu_ns),
                 dropped: group.dropped,
             });
@@ -136,7 +136,7 @@ impl World {
             events: 0,
             iops: per_s(latency.len()),
             request_time: ratio(request_time as f64, latency.len()),
-            latency: Summary::of(&latency),
+            latency: Durations::of(&latency),
             interrupts_per_s: per_s(interrupts),
             handlers_per_s: per_s(self.measure.handlers),
             spurious_per_s: per_s(self.measure.spurious),
@@ -146,7 +146,7 @@ impl World {
             cpu_interrupts: share(self.measure.interrupt_ns),
             steal: share(self.measure.steal_ns + self.waiting_ns()),
             ipis_per_s: per_s(self.measure.ipis),
-            delay: Summary::of(&delay),
+            delay: Durations::of(&delay),
             bound: self.lines.first().and_then(|state| state.line.bound()),
             consumed,
             verdict: Verdict::default(),

@@ -3,7 +3,7 @@
 use super::Job;
 use crate::engine::{Wanted, simulate};
 use crate::event::Event;
-use crate::outcome::{Outcome, Summary};
+use crate::outcome::{Durations, Outcome};
 use crate::plan::Plan;
 use crate::report::{Entry, Percentiles, Report, Section};
 use crate::units::Time;
@@ -63,7 +63,7 @@ fn entry(outcome: &Outcome, timeline: Vec<Event>) -> Entry {
     }
 }
 
-fn percentiles(of: &Summary) -> Percentiles {
+fn percentiles(of: &Durations) -> Percentiles {
     let points = vec![(50.0, of.p50), (90.0, of.p90), (99.0, of.p99), (99.9, of.p999)];
     Percentiles { count: of.count, mean: of.mean, points, max: of.max }
 }

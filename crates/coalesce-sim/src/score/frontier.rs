@@ -1,6 +1,6 @@
 //! The frontier as a picture: what policies save against what they cost.
 
-use super::{Board, Summary, TABLE};
+use super::{Board, Overall, TABLE};
 use coalesce_charts::chart::{Head, Line, WIDTH, X_RANGE, Y_RANGE, plot, standalone};
 use coalesce_charts::scale::Scale;
 use coalesce_charts::series::{Series, styles};
@@ -23,7 +23,7 @@ struct Point<'a> {
 pub fn picture(board: &Board) -> Option<String> {
     let mut policies = vec![("none", vec![Point { text: "none", price: 1.0, saved: 1.0 }])];
     for (text, runs) in board.by_policy() {
-        let means = Board::summaries(&runs).map(|Summary { mean, .. }| mean);
+        let means = Board::summaries(&runs).map(|Overall { mean, .. }| mean);
         let name = text.split(':').next().unwrap_or(text);
         let point = Point { text, price: means[PRICE], saved: means[SAVED] };
         match policies.iter_mut().find(|(other, _)| *other == name) {

@@ -134,12 +134,12 @@ fn rows_of(disk: &Disk, before: &[QueueStats], seconds: f64) -> Vec<Row> {
         };
         any_changed |= policy_changed;
         if let Some(earlier) = earlier {
-            sum.add(&Sum::of(earlier), -1.0);
+            sum.subtract(&Sum::of(earlier));
         }
         if policy_changed {
             sum.budget = None; // each policy has an account of its own
         }
-        total.add(&sum, 1.0);
+        total.add(&sum);
         if sum.completions > 0.0 || sum.limited_ns > 0.0 {
             let policy = queue.policy.clone();
             rows.push(Row { queue: Some(queue.queue), policy, policy_changed, ..sum.row(disk, seconds) });
@@ -177,21 +177,34 @@ impl Sum {
         }
     }
 
-    /// Adds another one `sign` times. Of two budgets the larger limit counts, taking one away leaves the limit; queues that wait for the
-    /// limits of their disk do so at the same time, so the longer wait counts.
-    fn add(&mut self, other: &Self, sign: f64) {
-        self.completions += sign * other.completions;
-        self.interrupts += sign * other.interrupts;
-        self.held_ns += sign * other.held_ns;
-        self.limited_ns =
-            if sign > 0.0 { self.limited_ns.max(other.limited_ns) } else { self.limited_ns - other.limited_ns };
+    /// What another queue counted meanwhile. Of two budgets the larger limit counts. Queues that wait for the limits of their disk do so
+    /// at the same time, so the longer wait counts.
+    fn add(&mut self, other: &Self) {
+        self.completions += other.completions;
+        self.interrupts += other.interrupts;
+        self.held_ns += other.held_ns;
+        self.limited_ns = self.limited_ns.max(other.limited_ns);
         if let Some([more_held, more, other_limit]) = other.budget {
             let [held, outstanding, limit] = self.budget.unwrap_or_default();
-            let limit = if sign > 0.0 { limit.max(other_limit) } else { limit };
-            self.budget = Some([held + sign * more_held, outstanding + sign * more, limit]);
+            self.budget = Some([held + more_held, outstanding + more, limit.max(other_limit)]);
         }
         for (reason, count) in &other.delivered {
-            *self.delivered.entry(reason.clone()).or_default() += sign * count;
+            *self.delivered.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    /// What the queue had counted before.
+    fn subtract(&mut self, before: &Self) {
+        self.completions -= before.completions;
+        self.interrupts -= before.interrupts;
+        self.held_ns -= before.held_ns;
+        self.limited_ns -= before.limited_ns;
+        if let (Some([held, outstanding, _]), Some([held_before, before, _])) = (&mut self.budget, before.budget) {
+            *held -= held_before;
+            *outstanding -= before;
+        }
+        for (reason, count) in &before.delivered {
+            *self.delivered.entry(reason.clone()).or_default() -= count;
         }
     }
 
