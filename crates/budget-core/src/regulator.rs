@@ -136,8 +136,8 @@ const FURTHER: u16 = 4;
 const SETTLE: u16 = 16;
 const MEASURE: u16 = 64;
 /// A gap counts for at most 2^-LONG of what the completions with less holding took in the last trial: for sixteen of theirs, which is
-/// twice what lies between two interrupts of the largest licence. Longer ones are other programs' time. Beside one that takes a CPU half of the
-/// time this saves a third to a half of the trials; with four completions or eight it would save more, and hide a part of what holding costs.
+/// twice what lies between two interrupts of the largest licence. Longer ones are other programs' time. Beside one that takes a CPU half
+/// of the time this saves a third to a half of the trials. A smaller limit would save more, and hide a part of what holding costs.
 const LONG: u32 = 3;
 /// The shortest pause between trials, in stretches of MEASURE; it doubles at most RARE_MAX times.
 const PAUSE: u16 = 16;
