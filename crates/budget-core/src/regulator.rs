@@ -17,8 +17,8 @@ use coalesce_decision::ticks::divide;
 ///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as
 ///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
-///   sum is certain ([`Sum`]), or [`TRIALS`] of them were not enough; or until it is a loss; or a [`FEW`], whose sum may be chance, while
-///   a larger licence is left. What a small one does not gain a larger one may, so that is tried next.
+///   sum is certain ([`Sum`]) or a loss, [`TRIALS`] of them were not enough, or a [`FEW`], whose sum may be chance, while a larger
+///   licence is left. What a small one does not gain a larger one may, so that is tried next.
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
 ///   harms. The licence loses if its stretches were not shorter by a sixteenth. Two checks lost in a row halve it, or a quarter as
 ///   many as the trials that it took; and so does a sum of the last ones that is not worth it. Where the core has ended a licence,
@@ -216,9 +216,9 @@ impl Sum {
         self.gains.max(0).unsigned_abs().into()
     }
 
-    /// Whether the sum stands out of the noise: its square over the sum of the squares is above a threshold.
+    /// Whether the sum, of gains or losses, stands out of the noise: its square over the sum of the squares is above a threshold.
     fn is_beyond(self, threshold: u32) -> bool {
-        let gains = self.gained();
+        let gains = u32::from(self.gains.unsigned_abs());
         gains.wrapping_mul(gains) > self.squares.wrapping_mul(threshold)
     }
 
@@ -246,8 +246,7 @@ impl Sum {
 
     /// Whether the trials lost, and not by chance.
     fn is_loss(self) -> bool {
-        let lost = u32::from(self.gains.min(0).unsigned_abs());
-        lost.wrapping_mul(lost) > self.squares.wrapping_mul(DOUBT)
+        self.gains < 0 && self.is_beyond(DOUBT)
     }
 
     /// Whether more trials are of no use.
@@ -368,7 +367,6 @@ impl Regulator {
     #[inline(never)]
     pub(crate) fn look(&mut self, known: Known, config: &Config) -> Allowance {
         let now = Stretch { ticks: self.now.ticks.min(SPAN_MAX), ..self.now };
-        self.longest = self.longest.min(config.max_hold);
         match self.state {
             _ if self.is_bypassed() => {
                 self.enter(State::Pause, MEASURE);
@@ -395,6 +393,7 @@ impl Regulator {
                 }
             }
         }
+        self.longest = self.longest.min(config.max_hold); // what is longer is paused
         self.allowance()
     }
 
@@ -526,7 +525,7 @@ impl Regulator {
 
     /// A trial has ended.
     fn judge(&mut self, known: Known, config: &Config) {
-        self.longest = (self.less >> LONG).min(config.max_hold).max(1);
+        self.longest = (self.less >> LONG).max(1);
         match self.question {
             Question::Cut => self.judge_cut(config),
             Question::Climb => return self.judge_climb(known, config),

@@ -31,22 +31,9 @@ struct Guest {
 impl Guest {
     fn new(depth: u32, submit: u64, interrupt: u64, think: u64) -> Self {
         let auto = Auto::new(Config::new(PARAMS).expect("valid"));
-        let counts = (0, 0, 0, 0);
-        let (waiting, covered, requests, interrupts) = counts;
-        Self {
-            auto,
-            depth,
-            submit,
-            interrupt,
-            think,
-            merges: 0,
-            taken: 0,
-            now: 0,
-            waiting,
-            covered,
-            requests,
-            interrupts,
-        }
+        let (now, waiting, covered, requests, interrupts) = (0, 0, 0, 0, 0);
+        let (merges, taken) = (0, 0);
+        Self { auto, depth, submit, interrupt, think, merges, taken, now, waiting, covered, requests, interrupts }
     }
 
     /// Time passes, in which deadlines are met; with an interrupt, more of it.
