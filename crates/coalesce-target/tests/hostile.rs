@@ -2015,11 +2015,11 @@ fn a_standard_error_that_is_not_read_blocks_no_disk() {
     let [config, control] = ["config.toml", "control"].map(|name| directory.path().join(name));
     let mut command = std::process::Command::new(BINARY);
     command.arg("serve").arg("--config").arg(config).arg("--control").arg(&control);
-    let mut child = Ended(command.stderr(writer.try_clone().unwrap()).spawn().unwrap());
-    wait_until("it serves", || UnixStream::connect(&control).is_ok());
     while poll(&mut [PollFd::new(writer.as_fd(), PollFlags::POLLOUT)], PollTimeout::ZERO) == Ok(1) {
         writer.write_all(&[b'x'; 4096]).unwrap(); // there is room for a page
     }
+    let mut child = Ended(command.stderr(writer).spawn().unwrap());
+    wait_until("it serves", || UnixStream::connect(&control).is_ok());
     for _ in 0..3 {
         assert_serves(&directory.path().join("victim"));
         assert_serves(&directory.path().join("other"));

@@ -104,7 +104,7 @@ fn write_line(line: &[u8]) -> bool {
 }
 
 /// Whether a line can be written without waiting for the reader: a pipe that is not full has room for [`LINE_MAX`]
-/// bytes.
+/// bytes. Another process that writes to the same pipe may take that room first; the line then waits for the reader.
 fn has_room(stderr: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(stderr, PollFlags::POLLOUT)], PollTimeout::ZERO) != Ok(0)
 }
