@@ -22,7 +22,7 @@ use coalesce_decision::ticks::divide;
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
 ///   harms. The licence loses if its stretches were not shorter by a sixteenth. Two checks lost in a row halve it, or a quarter as
 ///   many as the trials that it took; and so does a sum of the last ones that is not worth it. Where the core has ended a licence,
-///   a check brings it back or halves it: as soon as requesters come together again, or never.
+///   a check brings it back, as soon as requesters come together again, or never. One that the core ends is lost, too.
 ///
 /// Between trials is a pause, which doubles as long as trials find nothing new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -434,7 +434,10 @@ impl Regulator {
                 return self.climb_on(known, config);
             }
         } else if self.is_suspended {
-            self.lower_to(self.limit >> 1); // its check has failed
+            self.checks.lost = self.checks.lost.saturating_add(1);
+            if self.checks.lost >= self.patience {
+                self.lower_to(self.limit >> 1);
+            }
         }
         self.is_suspended = self.limit > 1;
         self.windows = PAUSE;

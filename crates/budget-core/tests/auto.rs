@@ -183,6 +183,26 @@ fn a_guest_that_stalls_keeps_its_licence() {
     }
 }
 
+/// Stalls come at any moment, so now and then the check after one is interrupted by another.
+#[test]
+fn a_stall_in_the_check_after_a_stall_halves_no_licence() {
+    let (mut guest, mut chance) = (Guest::new(32, 20, 20, 0), 1_u64);
+    let (mut whole, mut all) = (0, 0);
+    for step in 0..1_000_000 {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        if (chance >> 32) % 3_000 == 0 {
+            guest.turn_to(1);
+            (0..60).for_each(|_| guest.step());
+            guest.turn_to(32);
+        }
+        guest.step();
+        if step >= 200_000 {
+            (whole, all) = (whole + u32::from(guest.auto.budget().limit() == 8), all + 1);
+        }
+    }
+    assert!(whole > all / 20 * 19, "the whole licence for {whole} of {all} steps");
+}
+
 /// Bursts of a few requests, and pauses: what a trial would find is worth less than what it costs.
 #[test]
 fn where_completions_are_rare_nobody_is_tried() {
