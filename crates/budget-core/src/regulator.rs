@@ -148,10 +148,11 @@ const FREQUENT_SHIFT: u32 = 3;
 /// Where POLLS polls of a device complete at least BATCH commands each on average, which is what the largest licence waits for, they
 /// coalesce enough by themselves: asking the policy costs more than it could save. It is bypassed for BYPASS interrupts. With 16 SPDK
 /// lost a fifth of the IOPS of a malloc bdev at depth 32, whose polls complete up to 16 (2026-11-29). The same where the requester was
-/// alone in all of them, until it is not.
+/// alone in all of them, until it is not, and where the account is cut to nothing, until the next trial.
 const POLLS: u8 = 64;
 const BATCH: u16 = LICENSED_MAX as u16;
-const BYPASS: u16 = 1024;
+const BYPASS_WINDOWS: u16 = 16; // of a pause
+const BYPASS: u16 = BYPASS_WINDOWS * MEASURE;
 /// A licence is looked at again at once if completions take 3/2 of the time that they took in the last trial that it won.
 const SLOWER: (u64, u64) = (3, 2);
 
@@ -324,7 +325,12 @@ impl Regulator {
         }
         let coalesces = self.completed >= u16::from(POLLS).wrapping_mul(BATCH);
         (self.polls, self.completed) = (0, 0);
-        coalesces || self.is_alone()
+        coalesces || self.is_alone() || self.is_cut_off()
+    }
+
+    /// Whether nothing is held until the next trial, which is not due yet.
+    fn is_cut_off(&self) -> bool {
+        self.cuts >= CUTS && self.limit == 1 && self.state == State::Pause && self.windows > 0
     }
 
     /// Whether there is nothing to decide and nothing to try.
@@ -335,6 +341,9 @@ impl Regulator {
     /// Begins a bypass. A trial that has begun is made again.
     pub(crate) fn begin_bypass(&mut self, known: Known, config: &Config) {
         self.is_lone_bypass = self.is_alone();
+        if self.is_cut_off() {
+            self.windows = self.windows.saturating_sub(BYPASS_WINDOWS); // it is a part of the pause
+        }
         self.set_aside(known, config);
         self.bypass = BYPASS;
     }

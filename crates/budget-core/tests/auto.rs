@@ -462,3 +462,34 @@ fn a_load_that_holding_slows_down_is_soon_rid_of_it() {
     }
     assert!(slow < 25_000, "{slow} of 200 000 completions were held");
 }
+
+/// Where such a load has nothing held any more, nobody is asked about most of it. Trials go on: it may become one that interrupts slow
+/// down.
+#[test]
+fn who_holds_nothing_is_bypassed_between_trials() {
+    let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+    let (mut now, mut is_held) = (0, false);
+    let mut run = |[held, delivered]: [u64; 2]| {
+        let mut asked_and_held = [0, 0];
+        for _ in 0..400_000 {
+            now += if is_held { held } else { delivered };
+            if !auto.may_hold() {
+                auto.on_passed(now, 1, 32);
+                is_held = false;
+                continue;
+            }
+            let is_due = auto.on_deadline(now).is_deliver() && is_held;
+            let completion = Completion { outstanding: 32, ..Completion::with_cif(32) };
+            is_held = !auto.on_completions(now, 0, &completion).is_deliver() && !is_due;
+            asked_and_held[0] += 1;
+            asked_and_held[1] += u32::from(is_held);
+        }
+        asked_and_held
+    };
+    let _ = run([30, 10]);
+    let [asked, held] = run([30, 10]);
+    assert!(asked < 100_000 && held > 0, "asked about {asked} of 400 000, held {held}");
+    let _ = run([10, 30]);
+    let [_, held] = run([10, 30]);
+    assert!(held > 300_000, "held {held} of 400 000, where holding pays");
+}
