@@ -18,7 +18,7 @@
 
 mod stats;
 
-pub use stats::DeliveryStats;
+pub use stats::{DeliveryStats, Passed};
 
 use coalesce_policy::{
     Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Spec, SpecError, Submission,
@@ -250,6 +250,19 @@ impl<E, P: Policy> Delivery<E, P> {
             self.end_holds(now);
         }
         self.act_on_completions(ring, now, count, decision)
+    }
+
+    /// While the policy [may not hold](Policy::may_hold) anything, and nothing is held, the caller need not ask. It posts, asks its
+    /// consumer and interrupts by itself, and reports here what it did: `outstanding` as for [`on_passed`](Policy::on_passed). Before
+    /// the policy is asked again, and every now and then.
+    pub fn passed(&mut self, now: u64, passed: Passed, outstanding: u32) {
+        self.stats.completions += passed.completions;
+        self.stats.interrupts += u64::from(passed.interrupts);
+        self.stats.suppressed += u64::from(passed.suppressed);
+        self.policy.on_passed(now, passed.interrupts.saturating_add(passed.suppressed), outstanding);
+        if self.unposted.is_empty() {
+            self.end_holds(now); // of another thread, since it was allowed again: these interrupts cover it
+        }
     }
 
     /// The decision about the last `count` completions.

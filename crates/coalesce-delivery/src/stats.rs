@@ -16,6 +16,17 @@ pub struct DeliveryStats {
     hold_ns: Histogram<u64>,
 }
 
+/// What a caller did by itself, [without asking the policy](crate::Delivery::passed).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Requests that completed.
+    pub completions: u64,
+    /// Interrupts.
+    pub interrupts: u16,
+    /// Deliveries for which the guest wanted no interrupt.
+    pub suppressed: u16,
+}
+
 impl Default for DeliveryStats {
     fn default() -> Self {
         let hold_ns = Histogram::new(2).expect("two digits are allowed"); // grows: a replay may have thousands of queues

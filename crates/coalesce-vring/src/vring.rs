@@ -1,13 +1,13 @@
 //! The vring.
 
 use crate::watch::Watch;
-use coalesce_delivery::{Delivery, DeliveryStats, Ring};
+use coalesce_delivery::{Delivery, DeliveryStats, Passed, Ring};
 use coalesce_policy::{Barriers, BudgetSpec, Completion, Policy as _, Spec, SpecError, Stats, Submission, Submissions};
 use nix::unistd::write;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fs::File;
-use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 use std::{fmt, io};
@@ -18,6 +18,9 @@ use vm_memory::{Address as _, Bytes as _, GuestAddress, GuestAddressSpace, Guest
 /// Completions that may be held: with a ring full of others they are fewer than 2^16, which is as many as an answer of the guest
 /// (EVENT_IDX) can be about.
 const HELD_MAX: u32 = 1 << 15;
+
+/// Signals without asking the policy after which it is told of them.
+const UNTOLD_MAX: u16 = 64;
 
 /// Where the avail ring has its entries, and the bytes of one; behind them is the index of EVENT_IDX (virtio 1.2 §2.7.6).
 const AVAIL_ENTRIES: u64 = 4;
@@ -57,13 +60,41 @@ struct Shared {
     used: AtomicU16,    // the used index, as far as `add_used` knows it
     decided: AtomicU16, // the used index up to which the policy was asked
     asked: AtomicU16,   // the used index up to which the guest was
+    /// Nothing is held, nothing may be, and the policy is not asked.
+    is_bypassed: AtomicBool,
+    untold: Untold,
+    outstanding: AtomicU16, // at the last look of a bypass
+}
+
+/// What was [passed](Delivery::passed) and not reported yet: completions, interrupts and suppressed ones, in 32, 16 and 16 bits. It is
+/// reported long before one of them overflows.
+#[derive(Debug, Default)]
+struct Untold(AtomicU64);
+
+impl Untold {
+    /// Adds a signal for `completions`. Returns whether it is time to report.
+    fn add(&self, completions: u16, is_wanted: bool) -> bool {
+        let one = u64::from(completions) << 32 | if is_wanted { 1 << 16 } else { 1 };
+        let Passed { interrupts, suppressed, .. } = Self::parts(self.0.fetch_add(one, Ordering::AcqRel));
+        interrupts.saturating_add(suppressed) >= UNTOLD_MAX - 1
+    }
+
+    fn take(&self) -> Option<Passed> {
+        // The first look costs less, and mostly there is nothing.
+        (self.0.load(Ordering::Acquire) != 0).then(|| Self::parts(self.0.swap(0, Ordering::AcqRel)))
+    }
+
+    fn parts(all: u64) -> Passed {
+        let [completions, rest] = [all >> 32, all & 0xFFFF_FFFF];
+        Passed { completions, interrupts: (rest >> 16) as u16, suppressed: rest as u16 }
+    }
 }
 
 #[derive(Debug)]
 struct Coalescer {
     delivery: Delivery<Infallible>,
     start: Instant,
-    seen: u16, // the avail index up to which the policy knows the submissions
+    seen: Option<u16>, // the avail index up to which the policy knows the submissions; none after a bypass
     is_enabled: bool,
     is_ready: bool,
     watch: Option<Watch>, // without one nobody would meet a deadline
@@ -84,12 +115,18 @@ impl Coalescer {
     /// Reports to the policy what the guest has made available.
     fn submitted(&mut self, now: u64, avail: u16, used: u16) {
         let policy = self.delivery.policy();
-        if policy.wants_submit() != Submissions::None && avail != self.seen {
+        let new = avail.wrapping_sub(self.seen.replace(avail).unwrap_or(avail));
+        if policy.wants_submit() != Submissions::None && new > 0 {
             let outstanding = u32::from(avail.wrapping_sub(used)).saturating_add(policy.held());
-            let before = u32::from(avail.wrapping_sub(self.seen).saturating_sub(1));
+            let before = u32::from(new) - 1;
             let _ = self.delivery.on_submit(now, &Submission { outstanding, before, ..Submission::ALONE });
         }
-        self.seen = avail;
+    }
+
+    /// Whether the policy need not be asked: it holds nothing, and will not.
+    fn is_bypassed(&self) -> bool {
+        let policy = self.delivery.policy();
+        policy.held() == 0 && !policy.may_hold()
     }
 
     /// Descriptors were added since the last decision, `before` of them before the last one.
@@ -161,13 +198,15 @@ impl VringControl {
         let coalescer = Coalescer {
             delivery: Delivery::new(spec)?,
             start: Instant::now(),
-            seen: 0,
+            seen: Some(0),
             is_enabled: false,
             is_ready: false,
             watch: None,
         };
-        let [used, decided, asked] = [const { AtomicU16::new(0) }; 3];
-        Ok(Self(Arc::new(Shared { coalescer: Mutex::new(coalescer), call: RwLock::new(None), used, decided, asked })))
+        let (coalescer, call) = (Mutex::new(coalescer), RwLock::new(None));
+        let [used, decided, asked, outstanding] = [const { AtomicU16::new(0) }; 4];
+        let (is_bypassed, untold) = (AtomicBool::new(false), Untold::default());
+        Ok(Self(Arc::new(Shared { coalescer, call, used, decided, asked, is_bypassed, untold, outstanding })))
     }
 
     /// Takes another policy. What is held stays held under the same kind of policy, and is delivered under another, whether the
@@ -187,7 +226,7 @@ impl VringControl {
         let Ok(_) = coalescer.delivery.reconfigure(Some(&mut ring), now, spec)?;
         coalescer.arm(&mut ring, now);
         let is_due = ring.is_due;
-        drop(coalescer);
+        self.unlock(coalescer);
         if is_due {
             let _ = self.signal(); // the next signal reports an error of the call's descriptor
         }
@@ -206,9 +245,25 @@ impl VringControl {
         self.lock().delivery.stats().clone()
     }
 
-    /// No invariant of what is inside can break while it is locked.
+    /// No invariant of what is inside can break while it is locked. The policy knows then what was signalled without asking it.
     fn lock(&self) -> MutexGuard<'_, Coalescer> {
-        self.0.coalescer.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut coalescer = self.0.coalescer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(passed) = self.0.untold.take() {
+            let now = coalescer.now();
+            coalescer.delivery.passed(now, passed, self.0.outstanding.load(Ordering::Relaxed).into());
+            coalescer.seen = None;
+            self.note_bypass(&coalescer);
+        }
+        coalescer
+    }
+
+    /// The policy has decided, or is another one: it may have to be asked again, or not any more.
+    fn unlock(&self, coalescer: MutexGuard<'_, Coalescer>) {
+        self.note_bypass(&coalescer);
+    }
+
+    fn note_bypass(&self, coalescer: &Coalescer) {
+        self.0.is_bypassed.store(coalescer.is_bypassed(), Ordering::Release);
     }
 
     /// Interrupts.
@@ -298,6 +353,30 @@ impl<M: GuestAddressSpace> Parts<M> {
         used_event.is_none_or(|event| used.wrapping_sub(event).wrapping_sub(1) < used.wrapping_sub(asked))
     }
 
+    /// Signals without asking the policy. Where it may hold again by now, it has missed a few, as it did those before.
+    fn pass(&self) -> io::Result<()> {
+        let Shared { used, decided, outstanding, untold, .. } = self.shared();
+        let state = self.inner.get_ref();
+        let now_used = state.get_queue().next_used();
+        used.store(now_used, Ordering::Release);
+        let added = now_used.wrapping_sub(decided.swap(now_used, Ordering::AcqRel));
+        if added == 0 {
+            drop(state);
+            return self.control.signal(); // it is about something else than what was added
+        }
+        let is_wanted = self.wants_interrupt(&state);
+        let is_time = untold.add(added, is_wanted);
+        if is_time && let Ok((avail, used)) = self.indices(&state) {
+            outstanding.store(avail.wrapping_sub(used).saturating_add(added), Ordering::Relaxed);
+        }
+        drop(state); // the thread that is woken may need it
+        let outcome = if is_wanted { self.control.signal() } else { Ok(()) };
+        if is_time {
+            drop(self.control.lock());
+        }
+        outcome
+    }
+
     /// Delivers what is held, if anything is.
     fn deliver(&self, coalescer: &mut Coalescer) {
         let wants_interrupt = &mut || self.wants_interrupt(&self.inner.get_ref());
@@ -377,6 +456,9 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     }
 
     fn signal_used_queue(&self) -> io::Result<()> {
+        if self.0.shared().is_bypassed.load(Ordering::Acquire) {
+            return self.0.pass();
+        }
         let mut coalescer = self.0.control.lock();
         let state = self.0.inner.get_ref();
         let now = coalescer.now();
@@ -398,7 +480,8 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
             ring.is_due = true;
         }
         let is_due = ring.is_due;
-        drop((state, coalescer)); // the thread that is woken may need them
+        drop(state); // the thread that is woken may need it, and the coalescer
+        self.0.control.unlock(coalescer);
         if is_due { self.0.control.signal() } else { Ok(()) }
     }
 
@@ -437,7 +520,7 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
 
     fn set_queue_next_avail(&self, base: u16) {
         self.0.inner.set_queue_next_avail(base);
-        self.0.control.lock().seen = base;
+        self.0.control.lock().seen = Some(base);
     }
 
     fn set_queue_next_used(&self, idx: u16) {

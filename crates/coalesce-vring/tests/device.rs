@@ -5,6 +5,7 @@ use coalesce_vring::{CoalescedVring, Spec};
 use std::io::{self, Read as _, Write as _};
 use std::ops::Deref as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -126,6 +127,15 @@ impl VhostUserBackendMut for Disk {
 
 /// A load of the disk under a policy, and what its vring decided: deliveries and holds.
 fn load(policy: &str, options: Options) -> (Report, u64, u64) {
+    load_meanwhile(policy, options, |_| ())
+}
+
+/// The same, while this happens again and again.
+fn load_meanwhile(
+    policy: &str,
+    options: Options,
+    mut meanwhile: impl FnMut(&CoalescedVring) + Send + 'static,
+) -> (Report, u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let socket: PathBuf = folder.path().join("disk");
     let vring = Arc::new(Mutex::new(None));
@@ -139,6 +149,15 @@ fn load(policy: &str, options: Options) -> (Report, u64, u64) {
         thread::sleep(Duration::from_millis(1));
     }
     let options = Options { socket, warmup_seconds: 0.0, ..options };
+    let (of_meanwhile, is_over) = (Arc::clone(&vring), Arc::new(AtomicBool::new(false)));
+    let ends = Arc::clone(&is_over);
+    let other = thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            let vring = of_meanwhile.lock().unwrap().clone();
+            vring.iter().for_each(&mut meanwhile);
+            thread::sleep(Duration::from_micros(50));
+        }
+    });
     let report = loop {
         match coalesce_load::run(&options, |_| ()) {
             // The socket has a name a moment before it listens.
@@ -146,6 +165,8 @@ fn load(policy: &str, options: Options) -> (Report, u64, u64) {
             result => break result.unwrap(),
         }
     };
+    is_over.store(true, Ordering::Relaxed);
+    other.join().unwrap();
     served.join().unwrap().unwrap();
     assert!(!report.failed(), "{policy}: {:?}", report.failures);
     let vring = vring.lock().unwrap().take().unwrap();
@@ -199,4 +220,18 @@ fn the_deadline_is_met_in_the_devices_event_loop() {
 fn what_is_held_is_signalled_once() {
     let (report, delivered, _) = load("nvme:thr=5,time=25ms", Options { ops: Some(600), ..options(false, 6) });
     assert!(report.total.interrupts <= 100 && delivered <= 101, "{} {delivered}", report.total.interrupts);
+}
+
+/// Between policies that are asked and those that are not.
+#[test]
+fn policies_change_under_load() {
+    for event_idx in [false, true] {
+        let mut policies = ["none", "nvme:thr=5,time=100us", "none", "auto"].iter().cycle();
+        let options = Options { ops: Some(40_000), ..options(event_idx, 8) };
+        let (report, delivered, held) = load_meanwhile("none", options, move |vring| {
+            vring.set_policy(policies.next().unwrap().parse().unwrap()).unwrap();
+        });
+        assert_eq!((report.total.total_ios, report.total.unfinished), (40_000, 0));
+        assert!(delivered > 0 && held > 0, "{delivered} {held}");
+    }
 }

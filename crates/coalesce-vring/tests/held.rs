@@ -329,3 +329,40 @@ fn a_kick_without_an_event_is_watched_by_nobody() {
     ring.complete();
     assert_eq!(ring.signals(), 1);
 }
+
+/// What is signalled without asking the policy is counted as what it decides, also before it is told.
+#[test]
+fn who_may_hold_nothing_is_counted_all_the_same() {
+    let ring = Ring::new();
+    ring.vring.set_policy("none".parse().unwrap()).unwrap();
+    let mut signals = 0;
+    for (completed, event) in [(1, None), (64, None), (200, None), (210, Some(1000)), (300, Some(1000))] {
+        if let Some(event) = event {
+            ring.ask_for(event);
+        }
+        let stats = ring.vring.delivery_stats();
+        (stats.completions..completed).for_each(|_| ring.complete());
+        let stats = ring.vring.delivery_stats();
+        let delivered: u64 = ring.vring.stats().delivered().map(|(_, count)| count).sum();
+        let interrupts = completed.min(200);
+        assert_eq!(
+            (stats.completions, stats.interrupts, stats.suppressed),
+            (completed, interrupts, completed - interrupts)
+        );
+        assert_eq!(delivered, completed);
+        signals += ring.signals();
+        assert_eq!(signals, interrupts);
+    }
+    ring.ask_for(300);
+    ring.complete();
+    assert_eq!(ring.signals(), 1, "it asks again");
+
+    ring.vring.set_queue_event_idx(false);
+    ring.vring.set_policy(FIVE.parse().unwrap()).unwrap();
+    ring.signals();
+    (0..4).for_each(|_| ring.complete());
+    assert_eq!(ring.signals(), 0, "the next policy holds from the first completion on");
+    ring.complete();
+    assert_eq!(ring.signals(), 1);
+    assert_eq!(ring.vring.delivery_stats().completions, 306);
+}
