@@ -49,7 +49,9 @@ esac
 command -v "$qemu" > /dev/null || die "$qemu is missing: run packages.sh"
 image=$("$here/make-bare.sh")
 # QEMU 7.2 asks KVM for a register of the host's that some have not, and aborts.
-machine=(-cpu "max,-arch-capabilities" -m 64 -bios "$image")
+# Before 8.1 QEMU leaves out the barriers of an emulated machine that cannot have a second CPU ("tcg: Do not elide memory barriers for
+# !CF_PARALLEL in system mode"). The guest then reads a used index from before it has asked for an interrupt, and sleeps for ever.
+machine=(-cpu "max,-arch-capabilities" -smp 1,maxcpus=2 -m 64 -bios "$image")
 case " $* " in
   *" -icount "*) accel=tcg ;;
   *) accel=$("$here/accel.sh" "$qemu" -machine q35 "${machine[@]}") ;;

@@ -132,7 +132,7 @@ impl Policy for Auto {
     fn on_completions(&mut self, now: u64, before: u16, last: &Completion) -> Decision {
         let decision = decide_all(self, now, before, last);
         if self.regulator.is_bypassed() {
-            self.regulator.pass(1, self.outstanding(last)); // a shell that asks anyway
+            self.regulator.pass(now, 1, self.outstanding(last)); // a shell that asks anyway
         } else if self.regulator.note_poll(before.saturating_add(1), self.budget.held() > 0) {
             self.begin_bypass(now);
         }
@@ -143,7 +143,7 @@ impl Policy for Auto {
     fn on_passed(&mut self, now: u64, interrupts: u16, outstanding: u32) {
         self.budget.advance(now, 0, 0);
         self.budget.drop_held();
-        self.regulator.pass(interrupts, outstanding);
+        self.regulator.pass(now, interrupts, outstanding);
     }
 
     /// Not during a bypass, which begins where polls of the device coalesce enough by themselves, or the requester is alone.

@@ -356,7 +356,8 @@ impl Regulator {
 
     /// This many interrupts of a bypass were sent, with this many commands outstanding at most. Completions may be held again from the
     /// first [`look`](Self::look) after the last one.
-    pub(crate) fn pass(&mut self, interrupts: u16, outstanding: u32) {
+    pub(crate) fn pass(&mut self, now: u64, interrupts: u16, outstanding: u32) {
+        self.last = now; // the bypass is no gap
         self.is_several |= outstanding > 1;
         let has_company = self.is_lone_bypass && outstanding > 1;
         self.bypass = if has_company { 0 } else { self.bypass.saturating_sub(interrupts) };
@@ -380,7 +381,7 @@ impl Regulator {
             _ if self.is_bypassed() => {
                 self.enter(State::Pause, MEASURE);
                 let allowed = self.allowance(); // of this poll, too, if the bypass ends here
-                self.pass(1, 0); // a shell that asks anyway
+                self.pass(self.last, 1, 0); // a shell that asks anyway
                 return allowed;
             }
             _ if known.has_failed => self.fail(known, config),

@@ -63,7 +63,7 @@ struct Shared {
     /// Nothing is held, nothing may be, and the policy is not asked.
     is_bypassed: AtomicBool,
     untold: Untold,
-    outstanding: AtomicU16, // at the last look of a bypass
+    outstanding: AtomicU16, // the most, of what is untold
 }
 
 /// What was [passed](Delivery::passed) and not reported yet: completions, interrupts and suppressed ones, in 32, 16 and 16 bits. It is
@@ -248,13 +248,17 @@ impl VringControl {
     /// No invariant of what is inside can break while it is locked. The policy knows then what was signalled without asking it.
     fn lock(&self) -> MutexGuard<'_, Coalescer> {
         let mut coalescer = self.0.coalescer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(passed) = self.0.untold.take() {
-            let now = coalescer.now();
-            coalescer.delivery.passed(now, passed, self.0.outstanding.load(Ordering::Relaxed).into());
-            coalescer.seen = None;
-            self.note_bypass(&coalescer);
-        }
+        self.tell(&mut coalescer);
         coalescer
+    }
+
+    /// Tells the policy what was signalled without asking it. What it holds then was added before, and is covered.
+    fn tell(&self, coalescer: &mut Coalescer) {
+        let Some(passed) = self.0.untold.take() else { return };
+        let now = coalescer.now();
+        coalescer.delivery.passed(now, passed, self.0.outstanding.swap(0, Ordering::Relaxed).into());
+        coalescer.seen = None;
+        self.note_bypass(coalescer);
     }
 
     /// The policy has decided, or is another one: it may have to be asked again, or not any more.
@@ -365,10 +369,10 @@ impl<M: GuestAddressSpace> Parts<M> {
             return self.control.signal(); // it is about something else than what was added
         }
         let is_wanted = self.wants_interrupt(&state);
-        let is_time = untold.add(added, is_wanted);
-        if is_time && let Ok((avail, used)) = self.indices(&state) {
-            outstanding.store(avail.wrapping_sub(used).saturating_add(added), Ordering::Relaxed);
+        if let Ok((avail, used)) = self.indices(&state) {
+            outstanding.fetch_max(avail.wrapping_sub(used).saturating_add(added), Ordering::Relaxed);
         }
+        let is_time = untold.add(added, is_wanted);
         drop(state); // the thread that is woken may need it
         let outcome = if is_wanted { self.control.signal() } else { Ok(()) };
         if is_time {
@@ -461,6 +465,9 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         }
         let mut coalescer = self.0.control.lock();
         let state = self.0.inner.get_ref();
+        // Nobody passes while both are locked: else a signal from before this completion could be told after it is held, as if it
+        // covered it.
+        self.0.control.tell(&mut coalescer);
         let now = coalescer.now();
         let indices = self.0.indices(&state);
         let wants_interrupt = &mut || self.0.wants_interrupt(&state);
@@ -524,7 +531,8 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     }
 
     fn set_queue_next_used(&self, idx: u16) {
-        let mut state = self.0.inner.get_mut(); // nothing is added meanwhile
+        let _coalescer = self.0.control.lock(); // no change of policy asks meanwhile
+        let mut state = self.0.inner.get_mut(); // nothing is added
         let queue = state.get_queue_mut();
         let by = idx.wrapping_sub(queue.next_used());
         queue.set_next_used(idx);
