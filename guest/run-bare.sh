@@ -51,7 +51,7 @@ image=$("$here/make-bare.sh")
 # QEMU 7.2 asks KVM for a register of the host's that some have not, and aborts.
 # Before 8.1 QEMU leaves out the barriers of an emulated machine that cannot have a second CPU ("tcg: Do not elide memory barriers for
 # !CF_PARALLEL in system mode"). The guest then reads a used index from before it has asked for an interrupt, and sleeps for ever.
-machine=(-cpu "max,-arch-capabilities" -smp 1,maxcpus=2 -m 64 -bios "$image")
+machine=(-cpu "max,-arch-capabilities" -smp "1,maxcpus=2" -m 64 -bios "$image")
 case " $* " in
   *" -icount "*) accel=tcg ;;
   *) accel=$("$here/accel.sh" "$qemu" -machine q35 "${machine[@]}") ;;
