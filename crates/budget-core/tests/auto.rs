@@ -131,14 +131,19 @@ fn a_guest_that_merges_interrupts_gets_a_licence() {
     assert!(interrupts <= 220, "{interrupts} interrupts for 1000 requests");
 }
 
+/// The next of a sequence of numbers that looks like chance (a linear congruential generator).
+fn draw(chance: &mut u64) -> u64 {
+    *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    *chance
+}
+
 /// Licences of 32 such guests whose CPU other programs take for up to 2 ms, before one request in `one_in`.
 fn licences_under_noise(guest: &Guest, one_in: u64) -> [u32; 9] {
     let mut licences = [0; 9];
     for seed in 1..=32_u64 {
         let (mut guest, mut chance) = (guest.clone(), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for _ in 0..60_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if (chance >> 32) % one_in == 0 {
+            if (draw(&mut chance) >> 32) % one_in == 0 {
                 guest.pass(chance >> 20 & 0x7FF);
             }
             guest.step();
@@ -189,8 +194,7 @@ fn a_stall_in_the_check_after_a_stall_halves_no_licence() {
     let (mut guest, mut chance) = (Guest::new(32, 20, 20, 0), 1_u64);
     let (mut whole, mut all) = (0, 0);
     for step in 0..1_000_000 {
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        if (chance >> 32) % 3_000 == 0 {
+        if (draw(&mut chance) >> 32) % 3_000 == 0 {
             guest.turn_to(1);
             (0..60).for_each(|_| guest.step());
             guest.turn_to(32);

@@ -123,7 +123,7 @@ impl Coalescer {
         }
     }
 
-    /// Whether the policy need not be asked: it holds nothing, and will not.
+    /// Whether completions are signalled without asking the policy, because it neither holds nor may hold any.
     fn is_bypassed(&self) -> bool {
         let policy = self.delivery.policy();
         policy.held() == 0 && !policy.may_hold()
@@ -226,7 +226,8 @@ impl VringControl {
         let Ok(_) = coalescer.delivery.reconfigure(Some(&mut ring), now, spec)?;
         coalescer.arm(&mut ring, now);
         let is_due = ring.is_due;
-        self.unlock(coalescer);
+        self.note_bypass(&coalescer);
+        drop(coalescer);
         if is_due {
             let _ = self.signal(); // the next signal reports an error of the call's descriptor
         }
@@ -261,11 +262,7 @@ impl VringControl {
         self.note_bypass(coalescer);
     }
 
-    /// The policy has decided, or is another one: it may have to be asked again, or not any more.
-    fn unlock(&self, coalescer: MutexGuard<'_, Coalescer>) {
-        self.note_bypass(&coalescer);
-    }
-
+    /// To be called when the policy has decided or was changed: whether it must be asked may have changed, too.
     fn note_bypass(&self, coalescer: &Coalescer) {
         self.0.is_bypassed.store(coalescer.is_bypassed(), Ordering::Release);
     }
@@ -357,21 +354,26 @@ impl<M: GuestAddressSpace> Parts<M> {
         used_event.is_none_or(|event| used.wrapping_sub(event).wrapping_sub(1) < used.wrapping_sub(asked))
     }
 
-    /// Signals without asking the policy. Where it may hold again by now, it has missed a few, as it did those before.
+    /// The descriptors that were added since the last decision, which this one is about; `used`: the used index.
+    fn take_added(&self, used: u16) -> u16 {
+        self.shared().used.store(used, Ordering::Release); // the state may have been added to
+        used.wrapping_sub(self.shared().decided.swap(used, Ordering::AcqRel))
+    }
+
+    /// Signals without asking the policy, even if it may hold again since the caller looked.
     fn pass(&self) -> io::Result<()> {
-        let Shared { used, decided, outstanding, untold, .. } = self.shared();
         let state = self.inner.get_ref();
-        let now_used = state.get_queue().next_used();
-        used.store(now_used, Ordering::Release);
-        let added = now_used.wrapping_sub(decided.swap(now_used, Ordering::AcqRel));
+        let (added, now_outstanding) = self.indices(&state).map_or((0, 0), |(avail, used)| {
+            let added = self.take_added(used);
+            (added, avail.wrapping_sub(used).saturating_add(added))
+        });
         if added == 0 {
             drop(state);
-            return self.control.signal(); // it is about something else than what was added
+            return self.control.signal(); // as `signal_used_queue` does
         }
+        let Shared { outstanding, untold, .. } = self.shared();
+        outstanding.fetch_max(now_outstanding, Ordering::Relaxed);
         let is_wanted = self.wants_interrupt(&state);
-        if let Ok((avail, used)) = self.indices(&state) {
-            outstanding.fetch_max(avail.wrapping_sub(used).saturating_add(added), Ordering::Relaxed);
-        }
         let is_time = untold.add(added, is_wanted);
         drop(state); // the thread that is woken may need it
         let outcome = if is_wanted { self.control.signal() } else { Ok(()) };
@@ -474,8 +476,7 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let mut ring = UsedRing { may_hold: coalescer.may_hold(now), wants_interrupt, is_due: false };
         let added = indices.map_or(0, |(avail, used)| {
             coalescer.submitted(now, avail, used);
-            self.0.shared().used.store(used, Ordering::Release); // the state may have been added to
-            let added = used.wrapping_sub(self.0.shared().decided.swap(used, Ordering::AcqRel));
+            let added = self.0.take_added(used);
             if added > 0 {
                 coalescer.completed(&mut ring, now, avail, used, added - 1);
             }
@@ -487,8 +488,8 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
             ring.is_due = true;
         }
         let is_due = ring.is_due;
-        drop(state); // the thread that is woken may need it, and the coalescer
-        self.0.control.unlock(coalescer);
+        self.0.control.note_bypass(&coalescer);
+        drop((state, coalescer)); // the thread that is woken may need them
         if is_due { self.0.control.signal() } else { Ok(()) }
     }
 
