@@ -14,11 +14,13 @@ use coalesce_decision::ticks::divide;
 ///
 /// - *cut*: the strict account or nothing? The account loses if its stretch was longer by more than the budget in both
 ///   halves, and wins if it was longer in neither. When lost minus won is [`EVIDENCE`], ε is cut to a quarter; after [`CUTS`]
-///   cuts nothing is held. While more are lost than won, the next one follows at once. When won minus lost is as
-///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum.
+///   cuts nothing is held. While more are lost than won, one that says so is followed by the next at once. When won minus lost is as
+///   large, the last cut is undone, and an earlier cut only once the pause has reached its maximum. A trial with the account in debt
+///   says nothing, as nothing was held. Another one is made as soon as it is not.
 /// - *climb*: a licence for more completions for each interrupt, or what is in force? Trials are repeated until their
 ///   sum is certain ([`Sum`]) or a loss, [`TRIALS`] of them were not enough, or a [`FEW`], whose sum may be chance, while a larger
-///   licence is left. What a small one does not gain a larger one may, so that is tried next.
+///   licence is left. What a small one does not gain a larger one may, so that is tried next. So it is where the account cannot pay
+///   for a trial, and those before it lost.
 /// - *check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
 ///   harms. The licence loses if its stretches were not shorter by a sixteenth. Two checks lost in a row halve it, or a quarter as
 ///   many as the trials that it took; and so does a sum of the last ones that is not worth it. Where the core has ended a licence,
@@ -92,6 +94,8 @@ enum State {
 #[repr(u8)]
 enum Question {
     Cut,
+    /// A cut whose last trial said nothing, as the account was in debt.
+    Open,
     Climb,
     Check,
 }
@@ -250,6 +254,11 @@ impl Sum {
         self.gains < 0 && self.is_beyond(DOUBT)
     }
 
+    /// Whether the trials lost on average what they should gain.
+    fn is_worse(self, worth: u16) -> bool {
+        i32::from(self.gains) < i32::from(self.trials).wrapping_mul(worth.into()).wrapping_neg()
+    }
+
     /// Whether more trials are of no use.
     fn is_hopeless(self, worth: u16) -> bool {
         self.trials >= TRIALS || self.is_loss() || (self.trials >= FEW && !self.is_promising(worth))
@@ -385,7 +394,7 @@ impl Regulator {
                 return allowed;
             }
             _ if known.has_failed => self.fail(known, config),
-            _ if known.is_unpaid => self.enter(State::Pause, MEASURE), // again when it can be paid
+            _ if known.is_unpaid => self.put_off(known, config),
             State::Pause => self.rest(now, known, config),
             State::Settle(stretch) => self.enter(State::Measure(stretch), MEASURE),
             State::Measure(stretch) => {
@@ -430,8 +439,11 @@ impl Regulator {
 
     /// The pause after a question is answered.
     fn pause(&mut self) {
-        let rare = if self.question == Question::Cut { self.rare_cut } else { self.rare };
-        self.windows = if self.is_accused() { 0 } else { PAUSE.wrapping_shl(rare.into()) };
+        let rare = match self.question {
+            Question::Cut | Question::Open => self.rare_cut,
+            Question::Climb | Question::Check => self.rare,
+        };
+        self.windows = PAUSE.wrapping_shl(rare.into());
         self.rest_a_while();
     }
 
@@ -452,6 +464,15 @@ impl Regulator {
         self.is_suspended = self.limit > 1;
         self.windows = PAUSE;
         self.rest_a_while();
+    }
+
+    /// The account cannot pay for a trial of a licence. It is made again when it can, unless those before it lost.
+    fn put_off(&mut self, known: Known, config: &Config) {
+        if self.sum.is_worse(self.worth()) {
+            self.give_up(known, config);
+        } else {
+            self.enter(State::Pause, MEASURE);
+        }
     }
 
     /// A part of the pause is over, and the licence is suspended.
@@ -485,7 +506,8 @@ impl Regulator {
         }
         let is_licensed = self.limit > 1;
         let is_slower = is_licensed && now.is_slower_than(self.licensed);
-        if !self.is_several || (self.windows > 0 && !is_slower) {
+        let is_open = self.question == Question::Open && known.is_rich;
+        if !self.is_several || (self.windows > 0 && !is_slower && !is_open) {
             return self.enter(State::Pause, MEASURE);
         }
         let is_climbing = self.question == Question::Climb && self.sum.trials > 0;
@@ -501,7 +523,7 @@ impl Regulator {
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.begin(match self.question {
             _ if is_slower || self.checks.lost > 0 => Question::Check,
-            _ if self.is_accused() => Question::Cut,
+            _ if self.is_accused() || is_open => Question::Cut,
             Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
@@ -540,7 +562,7 @@ impl Regulator {
     fn judge(&mut self, known: Known, config: &Config) {
         self.longest = (self.less >> LONG).max(1);
         match self.question {
-            Question::Cut => self.judge_cut(config),
+            Question::Cut | Question::Open => return self.judge_cut(known, config),
             Question::Climb => return self.judge_climb(known, config),
             Question::Check => self.judge_check(),
         }
@@ -566,11 +588,12 @@ impl Regulator {
         (is_longer(more, less), is_longer(more_again, less_again))
     }
 
-    fn judge_cut(&mut self, config: &Config) {
+    fn judge_cut(&mut self, known: Known, config: &Config) {
         let whole = 1_u64 << SHIFT;
         let is_lost = match self.is_longer((whole.wrapping_add(config.epsilon.into()), whole)) {
-            (first, second) if first == second => first,
-            _ => return, // it says nothing
+            _ if !known.is_rich => return self.leave(Question::Open), // an account in debt has held nothing
+            (first, second) if first != second => return self.leave(Question::Cut),
+            (is_lost, _) => is_lost,
         };
         self.evidence =
             self.evidence.saturating_add(if is_lost { 1 } else { -1 }).clamp(EVIDENCE.wrapping_neg(), EVIDENCE);
@@ -588,6 +611,16 @@ impl Regulator {
         } else {
             self.rare_cut = if is_lost != holds { longer(self.rare_cut) } else { self.rare_cut.saturating_sub(1) };
         }
+        self.pause();
+        if self.is_accused() {
+            self.windows = 0; // the next one follows at once
+        }
+    }
+
+    /// A cut's trial said nothing.
+    fn leave(&mut self, question: Question) {
+        (self.question, self.rare_cut) = (question, longer(self.rare_cut));
+        self.pause();
     }
 
     fn judge_climb(&mut self, known: Known, config: &Config) {
@@ -610,12 +643,19 @@ impl Regulator {
 
     /// What trials of a licence have found is not certain: another one, unless more are of no use.
     fn climb_on(&mut self, known: Known, config: &Config) {
+        let is_last = self.next.wrapping_mul(2) > most(config);
+        if self.sum.is_hopeless(self.worth()) || (!is_last && self.sum.is_chance()) {
+            self.give_up(known, config);
+        } else {
+            self.windows = 0;
+            self.rest_a_while();
+        }
+    }
+
+    /// An attempt has found no licence.
+    fn give_up(&mut self, known: Known, config: &Config) {
         let further = self.next.wrapping_mul(2);
         let is_last = further > most(config);
-        if !self.sum.is_hopeless(self.worth()) && (is_last || !self.sum.is_chance()) {
-            self.windows = 0;
-            return self.rest_a_while();
-        }
         // The account alone may hold as many, where it sees the requests.
         let may_pay = known.is_rich || !self.sum.is_loss();
         self.next = if may_pay && !is_last { further } else { self.limit.wrapping_mul(2) };
@@ -665,10 +705,10 @@ impl Regulator {
             (_, Question::Check) if has_more => licensed,
             (_, Question::Check) if self.is_bare() => nothing,
             (_, Question::Check) => account,
-            (_, Question::Cut) if has_more => {
+            (_, Question::Cut | Question::Open) if has_more => {
                 Allowance { shift: if is_cut { CUTS.wrapping_sub(1) << 1 } else { self.cuts << 1 }, ..strict }
             }
-            (_, Question::Cut) => nothing,
+            (_, Question::Cut | Question::Open) => nothing,
         }
     }
 }

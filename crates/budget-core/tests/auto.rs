@@ -467,6 +467,29 @@ fn a_load_that_holding_slows_down_is_soon_rid_of_it() {
     assert!(slow < 25_000, "{slow} of 200 000 completions were held");
 }
 
+/// Such clients: their outstanding commands, the time between two completions, and what each hold costs beside, in us. What trials hold
+/// must not cost them much either, for how long they may go on: where those of a cut hold nothing, as the account is in debt from those of
+/// a licence; where they are made only while it is; where none of a licence is paid for until its end; and where the account spends in one
+/// half of a trial what it saved before.
+#[test]
+fn trials_alone_slow_no_load_down() {
+    for (outstanding, gap, cost) in [(32, 80, 160), (8, 80, 320), (32, 160, 48), (16, 10, 30)] {
+        let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        let (mut now, mut is_held, mut start) = (0, false, 0);
+        for i in 0..900_000 {
+            if i == 300_000 {
+                start = now;
+            }
+            now += gap + if is_held { cost } else { 0 };
+            let _ = auto.on_deadline(now);
+            let completion = Completion { outstanding, ..Completion::with_cif(outstanding) };
+            is_held = !auto.on_completion(now, &completion).is_deliver();
+        }
+        let took = (now - start) as f64 / (600_000 * gap) as f64;
+        assert!(took < 1.06, "{took:.2} of the time: {outstanding} outstanding, {gap} us, a hold costs {cost} us");
+    }
+}
+
 /// Where such a load has nothing held any more, nobody is asked about most of it. Trials go on: it may become one that interrupts slow
 /// down.
 #[test]
