@@ -89,11 +89,15 @@ esac
 # which halves the number of I/Os; mitigations and watchdogs only cost time under emulation.
 emulated="tsc=reliable clocksource=tsc mitigations=off nokaslr nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
 [ "$accel" = tcg ] || emulated=
-append="console=ttyS0 panic=-1 $emulated DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
+# QEMU before 8.1 omits memory barriers where the machine cannot have a second CPU: an interrupt can be lost. The kernel is told that there is
+# none, or it would ask each device for a second queue.
+cpus=${CPUS:-2} only=
+[ "$cpus" != 1 ] || { cpus="1,maxcpus=2" only="nr_cpus=1"; }
+append="console=ttyS0 panic=-1 $emulated $only DISKS=$((i + ${MORE_DISKS:-0})) ${params[*]} ${APPEND:-}"
 boot() {
   # Guest memory must be shared with the target: memfd, share=on.
   exec {console}< <(exec timeout -k 5 "$timeout" "$qemu" -accel "$accel" -machine q35,memory-backend=mem \
-    -cpu max -smp "${CPUS:-2}" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
+    -cpu max -smp "$cpus" -m "$mem" -object "memory-backend-memfd,id=mem,size=${mem}M,share=on" \
     -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$guest/vmlinuz" -initrd "$tmp/initrd" \
     -append "$append" "${disks[@]}" "$@" < "${INPUT:-/dev/null}" 2>&1)
   pid=$! # of timeout, which passes a signal on to QEMU
