@@ -591,9 +591,8 @@ impl Regulator {
     fn judge_cut(&mut self, known: Known, config: &Config) {
         let whole = 1_u64 << SHIFT;
         let is_lost = match self.is_longer((whole.wrapping_add(config.epsilon.into()), whole)) {
-            _ if !known.is_rich => return self.leave(Question::Open), // an account in debt has held nothing
-            (first, second) if first != second => return self.leave(Question::Cut),
-            (is_lost, _) => is_lost,
+            (first, second) if first == second && known.is_rich => first,
+            _ => return self.leave_open(known),
         };
         self.evidence =
             self.evidence.saturating_add(if is_lost { 1 } else { -1 }).clamp(EVIDENCE.wrapping_neg(), EVIDENCE);
@@ -617,9 +616,13 @@ impl Regulator {
         }
     }
 
-    /// A cut's trial said nothing.
-    fn leave(&mut self, question: Question) {
-        (self.question, self.rare_cut) = (question, longer(self.rare_cut));
+    /// A cut's trial says nothing: its halves differ, or the account is in debt and has held nothing.
+    fn leave_open(&mut self, known: Known) {
+        if !known.is_rich {
+            (self.question, self.rare_cut) = (Question::Open, longer(self.rare_cut));
+        } else if self.is_accused() {
+            self.rare_cut = longer(self.rare_cut);
+        }
         self.pause();
     }
 

@@ -468,12 +468,12 @@ fn a_load_that_holding_slows_down_is_soon_rid_of_it() {
 }
 
 /// Such clients: their outstanding commands, the time between two completions, and what each hold costs beside, in us. What trials hold
-/// must not cost them much either, for how long they may go on: where those of a cut hold nothing, as the account is in debt from those of
-/// a licence; where they are made only while it is; where none of a licence is paid for until its end; and where the account spends in one
-/// half of a trial what it saved before.
+/// must not cost them much either, for how long they may go on. In turn: those of a cut hold nothing, as the account is in debt from
+/// those of a licence; the account can never hold anything before the next ones; they are made only while it is in debt; none of a licence
+/// that has lost is paid for again until its end; the account spends in one half of a trial what it saved before.
 #[test]
 fn trials_alone_slow_no_load_down() {
-    for (outstanding, gap, cost) in [(32, 80, 160), (8, 80, 320), (32, 160, 48), (16, 10, 30)] {
+    for (outstanding, gap, cost) in [(16, 40, 160), (8, 80, 320), (4, 40, 120), (32, 160, 48), (16, 10, 30)] {
         let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
         let (mut now, mut is_held, mut start) = (0, false, 0);
         for i in 0..900_000 {
