@@ -79,7 +79,7 @@ impl Account {
         let waited = u64::from(waiting).wrapping_mul(elapsed.into()).saturating_sub(self.not_yet);
         self.set_in_flight(in_flight);
         (self.reaping, self.not_yet) = (reaping as u16, 0);
-        let held = product(self.held, elapsed);
+        let held = product(self.held.into(), elapsed);
         self.held_time = self.held_time.saturating_add(held);
         self.request_time = self.request_time.saturating_add(waited.wrapping_add(held)); // each is below 2^47
         Settled { waiting, waited, held }
@@ -90,7 +90,7 @@ impl Account {
     #[inline(always)]
     pub(crate) fn charge(&mut self, settled: &Settled, epsilon: u16, max_hold: u32, paced: u32) {
         let earned = settled.waited.wrapping_mul(epsilon.into()) as i64;
-        let paid = (settled.held.wrapping_sub(product(self.held, paced)) << SHIFT) as i64;
+        let paid = (settled.held.wrapping_sub(product(self.held.into(), paced)) << SHIFT) as i64;
         let credit = self.credit.wrapping_add(earned).wrapping_sub(paid);
         let most = times(rate(epsilon, settled.waiting) as i32, max_hold) << SAVED_SHIFT;
         self.credit = credit.min(most.max(self.credit));
@@ -107,8 +107,8 @@ pub(crate) fn counted(number: u32) -> u32 {
     number.min(MOST)
 }
 
-const fn product(commands: u16, ticks: u32) -> u64 {
-    (commands as u64).wrapping_mul(ticks as u64)
+pub(crate) fn product(commands: u32, ticks: u32) -> u64 {
+    u64::from(commands).wrapping_mul(ticks.into())
 }
 
 /// What `commands` earn in each tick: at most 2^30, as ε is at most 2^13 and commands are 2 * [`MOST`].
