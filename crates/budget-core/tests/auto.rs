@@ -453,17 +453,40 @@ fn a_climb_that_cannot_go_on_does_not_keep_the_cut_from_its_turn() {
     assert!(was_tried && cuts > 0, "no stretch without holding");
 }
 
+/// A client that is slow to wake: completions come every `gap` ticks, and `cost` ticks later after a hold.
+struct SlowToWake {
+    auto: Auto,
+    outstanding: u32,
+    gap: u64,
+    cost: u64,
+    now: u64,
+    is_held: bool,
+}
+
+impl SlowToWake {
+    fn new(outstanding: u32, gap: u64, cost: u64) -> Self {
+        let auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        Self { auto, outstanding, gap, cost, now: 0, is_held: false }
+    }
+
+    /// How many of the next completions were held, and the ticks that all of them took.
+    fn run(&mut self, completions: u32) -> (u32, u64) {
+        let (mut held, start) = (0, self.now);
+        for _ in 0..completions {
+            self.now += self.gap + if self.is_held { self.cost } else { 0 };
+            let _ = self.auto.on_deadline(self.now);
+            let completion = Completion { outstanding: self.outstanding, ..Completion::with_cif(self.outstanding) };
+            self.is_held = !self.auto.on_completion(self.now, &completion).is_deliver();
+            held += u32::from(self.is_held);
+        }
+        (held, self.now - start)
+    }
+}
+
 /// A client that is slow to wake: each hold costs it as much time as two completions. Holding ends before it has cost much.
 #[test]
 fn a_load_that_holding_slows_down_is_soon_rid_of_it() {
-    let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
-    let (mut now, mut is_held, mut slow) = (0, false, 0);
-    for _ in 0..200_000 {
-        now += if is_held { 30 } else { 10 };
-        let _ = auto.on_deadline(now);
-        is_held = !auto.on_completion(now, &Completion { outstanding: 32, ..Completion::with_cif(32) }).is_deliver();
-        slow += u32::from(is_held);
-    }
+    let (slow, _) = SlowToWake::new(32, 10, 20).run(200_000);
     assert!(slow < 25_000, "{slow} of 200 000 completions were held");
 }
 
@@ -474,18 +497,10 @@ fn a_load_that_holding_slows_down_is_soon_rid_of_it() {
 #[test]
 fn trials_alone_slow_no_load_down() {
     for (outstanding, gap, cost) in [(16, 40, 160), (8, 80, 320), (4, 40, 120), (32, 160, 48), (16, 10, 30)] {
-        let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
-        let (mut now, mut is_held, mut start) = (0, false, 0);
-        for i in 0..900_000 {
-            if i == 300_000 {
-                start = now;
-            }
-            now += gap + if is_held { cost } else { 0 };
-            let _ = auto.on_deadline(now);
-            let completion = Completion { outstanding, ..Completion::with_cif(outstanding) };
-            is_held = !auto.on_completion(now, &completion).is_deliver();
-        }
-        let took = (now - start) as f64 / (600_000 * gap) as f64;
+        let mut client = SlowToWake::new(outstanding, gap, cost);
+        let _ = client.run(300_000);
+        let (_, ticks) = client.run(600_000);
+        let took = ticks as f64 / (600_000 * gap) as f64;
         assert!(took < 1.06, "{took:.2} of the time: {outstanding} outstanding, {gap} us, a hold costs {cost} us");
     }
 }
