@@ -35,8 +35,8 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["policies", "frontier", "jobs", "places", "seconds"])]
     pub long: bool,
 
-    /// Seconds for each job (depth32 1.5 times, sqlite twice that; natively .6 times, in a guest 1.3 times); a job ends earlier if every
-    /// interval is narrow
+    /// Seconds for each job, times 1.5 for depth32 and 2 for sqlite, times .6 natively and 1.3 in a Linux guest; a job ends earlier if
+    /// every interval is narrow
     #[arg(long, value_name = "SECONDS", default_value_t = 9.0, value_parser = parse_seconds)]
     pub seconds: f64,
 

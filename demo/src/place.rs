@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// How long a policy that learns is in force before the first turn: `auto` has its licence after 2000 completions where nothing
+    /// How long a policy that learns is in force before the first turn: `auto` has its first licence after 2700 completions where nothing
     /// disturbs its trials, in an emulated guest after half a second to three.
     pub const fn learning(self) -> Duration {
         match self {

@@ -24,6 +24,25 @@ struct Variant<'a> {
     kind: &'a str,
 }
 
+/// A number of a job at a place, under each policy.
+fn policies<'a>(run: &'a Value, place: &str, job: &str, metric: &str) -> Option<&'a Value> {
+    let job = run[place]["jobs"].as_array()?.iter().find(|of| of["jobname"] == job)?;
+    Some(&job["metrics"].as_array()?.iter().find(|of| of["name"] == metric)?["policies"])
+}
+
+/// The picture that comes first: what a guest saves with 32 reads in flight, against what that costs one that waits for each.
+fn first(run: &Value, variants: &[Variant<'_>]) -> Result<Option<Picture>> {
+    let of = |place| {
+        let number = |(job, metric)| policies(run, place, job, metric);
+        Some((place, number(("depth1", "reads/s"))?, number(("depth32", "taken/IO"))?))
+    };
+    let Some((place, rates, taken)) = ["nvme", "guest", "bare"].into_iter().find_map(of) else { return Ok(None) };
+    let title = format!("{}: 32 in flight", heading(place));
+    let marks = marks(variants, (rates, inverse), taken)?;
+    let picture = panel(&title, "interrupts taken", "read, one at a time", &marks).as_deref().map(file);
+    Ok(Some(("first.svg".into(), picture)))
+}
+
 /// The pictures of a run of the demonstration.
 ///
 /// # Errors
@@ -36,7 +55,7 @@ pub fn of_demo<'a>(run: &'a Value) -> Result<Vec<Picture>> {
     };
     let others = policies.iter().filter(|policy| policy["label"] != run["baseline"]);
     let variants: Vec<_> = others.filter_map(variant).collect();
-    let mut pictures = Vec::new();
+    let mut pictures: Vec<_> = first(run, &variants)?.into_iter().collect();
     for place in PLACES {
         for job in run[place]["jobs"].as_array().into_iter().flatten() {
             let name = job["jobname"].as_str().context("a job without a name")?;

@@ -58,9 +58,13 @@ fn fold(demo: &Demo) -> String {
     let machine = &demo.machine;
     format!(
         "<header>\n<h1>Interrupt coalescing on this machine</h1>\n<p class=\"lead\">{}</p>\n</header>\n{notices}\
-         <div class=\"fold\">\n<div>\n{}<p class=\"muted\">{LEAD} {}, {} CPUs; {}; load {}.</p>\n</div>\n<div>\n{}{notes}</div>\n</div>\n",
+         <div class=\"fold\">\n<div>\n{}<p class=\"muted\">{} of the {} numbers that were <a href=\"#read\">decided beforehand</a> are on this page, all of {}; \
+         the rest is exploration.</p>\n<p class=\"muted\">{LEAD} {}, {} CPUs; {}; load {}.</p>\n</div>\n<div>\n{}{notes}</div>\n</div>\n",
         text(&summary.sentence()),
         nine(&summary),
+        claims_of(demo),
+        claims::NUMBERS.len(),
+        escape(judged(demo)),
         escape(&machine.cpu),
         machine.cores,
         escape(&machine.date),
@@ -128,8 +132,21 @@ fn capital(text: &str) -> String {
 }
 
 fn how_to_read(demo: &Demo) -> String {
-    let judged = demo.options.policies.judged().map_or("no policy", |(_, policy)| &policy.label);
-    HOW_TO_READ.replace("CLAIMED", claims::ABOUT).replace("JUDGED", &escape(judged))
+    let claimed = format!("{} are on this page", claims_of(demo));
+    HOW_TO_READ.replace("CLAIMED", claims::ABOUT).replace("MEASURED", &claimed).replace("JUDGED", &escape(judged(demo)))
+}
+
+/// The policy that is judged.
+fn judged(demo: &Demo) -> &str {
+    demo.options.policies.judged().map_or("no policy", |(_, policy)| &policy.label)
+}
+
+/// How many of the numbers that were decided beforehand were measured.
+fn claims_of(demo: &Demo) -> usize {
+    let sections = demo.sections();
+    let is_measured =
+        |&&(place, job, _): &&_| sections.iter().any(|(at, section)| *at == place && section.job(job).is_some());
+    claims::NUMBERS.iter().filter(is_measured).count()
 }
 
 fn machine(demo: &Demo) -> String {

@@ -108,9 +108,14 @@ impl<'a> Summary<'a> {
         Self { rows, guest, policies, waited: noise.waited, seconds }
     }
 
-    /// The columns: the baseline, and the others without further points of the picture.
+    /// The columns: the baseline, and the others without further points of the picture; of those, where there are a fixed timer and
+    /// a policy that is judged, these alone.
     pub fn columns(&self) -> (&'a Policy, impl Iterator<Item = (usize, &'a Policy)>) {
-        let others = self.policies.others().enumerate().filter(|(_, policy)| !policy.is_further);
+        let judged = self.policies.judged().filter(|(_, policy)| !policy.is_timer()).map(|(nth, _)| nth);
+        let judged = judged.filter(|_| self.policies.others().any(Policy::is_timer));
+        let others = self.policies.others().enumerate().filter(move |(nth, policy)| {
+            !policy.is_further && judged.is_none_or(|judged| *nth == judged || policy.is_timer())
+        });
         (self.policies.baseline(), others)
     }
 
@@ -139,8 +144,7 @@ impl<'a> Summary<'a> {
 
     /// What is to be known of the numbers.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        let guest = self.guest.map(|about| format!("The guest is {about}."));
-        [self.as_itself(), self.taken(), self.needs(), guest].into_iter().flatten()
+        [self.as_itself(), self.taken(), self.needs()].into_iter().flatten()
     }
 
     /// The verdict.
@@ -182,7 +186,8 @@ impl<'a> Summary<'a> {
         if parts.is_empty() {
             return "The jobs depth1 and depth32, of which there would be a verdict, were not measured.".into();
         }
-        format!("On this machine {}.", parts.join("; "))
+        let guest = self.guest.map_or_else(String::new, |about| format!(", its guest {about}:"));
+        format!("On this machine{guest} {}.", parts.join("; "))
     }
 
     fn baseline(&self) -> &str {
@@ -238,7 +243,7 @@ impl<'a> Summary<'a> {
         });
         let factor = factors.reduce(f64::max)?.max(1.5);
         let time = if factor <= PATIENCE {
-            format!("--seconds {:.0} should, and so do ", (self.seconds * factor / 5.0).ceil() * 5.0)
+            format!("--seconds {:.0} may, and so may ", (self.seconds * factor / 5.0).ceil() * 5.0)
         } else {
             "the machine needs ".into()
         };
@@ -290,8 +295,11 @@ fn more(verdict: Verdict, few: f64) -> Option<f64> {
     match verdict {
         Verdict::Differs(_) => None,
         Verdict::CannotTell(interval) if interval.is_within(SAME) => None,
-        // The width of an interval goes with the square root of the blocks.
-        Verdict::CannotTell(Interval { low, high, .. }) => Some(((high / low).ln() / 2.0 / SAME.ln()).powi(2)),
+        // The width of an interval goes with the square root of the blocks. It is told where 1 is outside, or all is near 1.
+        Verdict::CannotTell(Interval { median, low, high }) => {
+            let (half, centre) = ((high / low).ln() / 2.0, median.ln().abs());
+            Some((half / centre.max(SAME.ln() - centre)).powi(2))
+        }
         Verdict::TooFew => Some(few),
     }
 }
@@ -335,10 +343,10 @@ fn signed(ratio: f64) -> String {
 /// The text in lines of at most this many characters, broken between words.
 fn wrap(text: &str, columns: usize) -> String {
     let (mut wrapped, mut column) = (String::new(), 0);
-    for word in text.split(' ') {
+    // A number stays with its unit.
+    for word in text.replace(" %", "\u{a0}%").split(' ') {
         let length = word.chars().count();
-        // A number stays with its unit.
-        if column > 0 && word != "%" && column + 1 + length > columns {
+        if column > 0 && column + 1 + length > columns {
             wrapped.push('\n');
             column = 0;
         } else if column > 0 {
@@ -348,7 +356,7 @@ fn wrap(text: &str, columns: usize) -> String {
         wrapped += word;
         column += length;
     }
-    wrapped + "\n"
+    wrapped.replace('\u{a0}', " ") + "\n"
 }
 
 #[cfg(test)]
@@ -392,9 +400,9 @@ mod tests {
         let summary = summary(&page, &policies);
         assert_eq!(
             summary.sentence(),
-            "On this machine with auto a Linux guest with 32 reads in flight takes 67 % fewer interrupts, needs 67 % less CPU time for \
-             each read and reads 50 % more per second than with an interrupt for each completion; one that waits for each read is as \
-             fast (+0.0 to +0.0 %), and with a fixed timer reads 60 % less per second."
+            "On this machine, its guest Linux 6.1.0 under QEMU (KVM): with auto a Linux guest with 32 reads in flight takes 67 % fewer \
+             interrupts, needs 67 % less CPU time for each read and reads 50 % more per second than with an interrupt for each completion; one that \
+             waits for each read is as fast (+0.0 to +0.0 %), and with a fixed timer reads 60 % less per second."
         );
         assert_eq!(summary.needs(), None);
         let taken = summary.taken().unwrap();
@@ -402,7 +410,6 @@ mod tests {
             taken.contains("1.00 interrupts under none and 0.333 under auto; the guest takes 0.500 and 0.167, as"),
             "{taken}"
         );
-        assert_eq!(summary.lines().last().unwrap(), "The guest is Linux 6.1.0 under QEMU (KVM).");
     }
 
     #[test]
@@ -436,12 +443,12 @@ mod tests {
         let summary = summary(&page, &policies);
         assert_eq!(
             summary.sentence(),
-            "On this machine it cannot be told yet whether auto saves anything for a Linux guest with 32 reads in flight; one that waits \
+            "On this machine, its guest Linux 6.1.0 under QEMU (KVM): it cannot be told yet whether auto saves anything for a Linux guest with 32 reads in flight; one that waits \
              for each read may be slower or faster."
         );
         let needs = summary.needs().unwrap();
         assert!(
-            needs.starts_with("Where this cannot tell, --seconds 35 should, and so do fewer other programs (client"),
+            needs.starts_with("Where this cannot tell, --seconds 35 may, and so may fewer other programs (client"),
             "{needs}"
         );
         let interval = |low, high| Verdict::CannotTell(Interval { median: 1.0, low, high });
@@ -450,6 +457,12 @@ mod tests {
             (more(interval(1.0 / 1.21, 1.21), 3.0).unwrap() - 4.0).abs() < 1e-9,
             "twice as wide: four times as long"
         );
+        let between = Verdict::CannotTell(Interval {
+            median: 1.1f64.sqrt(),
+            low: 1.1f64.sqrt() / 1.1,
+            high: 1.1f64.sqrt() * 1.1,
+        });
+        assert!((more(between, 3.0).unwrap() - 4.0).abs() < 1e-9, "neither the same nor different until half as wide");
         assert_eq!(more(Verdict::TooFew, 3.0), Some(3.0));
     }
 
@@ -496,7 +509,9 @@ mod tests {
         let summary = summary(&page, &policies);
         let sentence = summary.sentence();
         assert!(
-            sentence.starts_with("On this machine with auto a program on the host with 32 reads in flight takes 67 %"),
+            sentence.starts_with(
+                "On this machine, its guest Linux 6.1.0 under QEMU (KVM): with auto a program on the host with 32"
+            ),
             "{sentence}"
         );
         assert!(sentence.ends_with("; a Linux guest that waits for each read may be slower or faster."), "{sentence}");
@@ -506,6 +521,6 @@ mod tests {
     #[test]
     fn lines_are_wrapped_between_words() {
         assert_eq!(wrap("one two three", 7), "one two\nthree\n");
-        assert_eq!(wrap("at 12 %", 5), "at 12 %\n");
+        assert_eq!(wrap("at 12 %", 6), "at\n12 %\n", "a number stays with its unit");
     }
 }

@@ -204,14 +204,18 @@ fn of_what_is_explored_without_an_effect_one_in_twenty_seems_to_have_one() {
 const NAMED: [f64; 3] = [0.28, 0.76, 1.39];
 
 #[test]
-fn the_named_effects_and_half_of_that_on_interrupts_are_seen_on_a_calm_machine() {
+fn the_named_effects_are_seen_on_a_calm_machine_and_half_of_them_on_a_quiet_one() {
     let calm = committed_noises().into_iter().filter(|noise| *noise < 0.1);
     for scale in calm.map(scale_of) {
-        for effect in NAMED.into_iter().chain([NAMED[0].sqrt()]) {
+        // Half of what is saved in CPU time and gained in reads is small beside the noise of a machine that is not quiet.
+        let small = if scale < 0.02 { 0.9 } else { 0.35 };
+        let halves =
+            [(NAMED[0], 0.8), (NAMED[1], small), (NAMED[2], small)].map(|(effect, least)| (effect.sqrt(), least));
+        for (effect, least) in NAMED.map(|effect| (effect, 0.8)).into_iter().chain(halves) {
             let pages = (0..RUNS / 4).flat_map(|seed| page(scale, OF_A_CLAIM, |_| effect, seed));
             let seen: Vec<_> = pages.map(|number| is_claimed(&number)).collect();
             let share = seen.iter().filter(|seen| **seen).count() as f64 / seen.len() as f64;
-            assert!(share >= 0.8, "scale {scale}, effect {effect}: seen in {share}");
+            assert!(share >= least, "scale {scale}, effect {effect}: seen in {share}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub fn first(summary: &Summary<'_>) -> String {
 fn first_panel(summary: &Summary<'_>) -> Option<String> {
     let (deep, single) = (summary.deep()?, summary.single()?);
     let name = if deep.interrupts() == What::Taken { "interrupts taken" } else { "interrupts" };
-    let title = format!("{}, {}", deep.load, deep.place());
+    let title = format!("{}: {}", deep.measured.place.title(), deep.load);
     panel(&title, (single.measured, deep.measured), (deep.interrupts(), name), "read, one at a time")
 }
 
