@@ -53,6 +53,7 @@ fi
 defs='
   def machine: "\(.machine.cpu), \(.machine.cores) CPUs, \(.machine.kernel), load \(.machine.load) at the start";
   def intervals: if .statistics then "Intervals: \(.statistics.intervals), \(.statistics.claims) claims share an error of 5 %, each other number has its own." else "Intervals: sign test, all numbers share an error of 5 %." end;
+  def name: input_filename | sub(".*/"; "") | rtrimstr(".json");
   def run_of: "`\(.command)`. \(machine)";
   def digits(n): . * pow(10; n) | round | tostring | if n == 0 then . else ("0" * (n + 1 - length) // "") + . | .[:-n] + "." + .[-n:] end;
   def short: if . >= 100 then digits(0) elif . >= 10 then digits(1) elif . >= 1 then digits(2) else digits(3) end;
@@ -88,19 +89,19 @@ jq -r "$defs"'
 for run in "${runs[@]}"; do
   is_busy "$run" && continue
   jq -r "$defs"'
-    "**\(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of). \(intervals)", "", (.headline[] | "- \(.)"), ""' "$run"
+    "**\(name), \(.machine.date), commit \(.machine.commit // "unknown")**: \(run_of). \(intervals)", "", (.headline[] | "- \(.)"), ""' "$run"
 done > "$work/results.md"
 {
   printf 'Runs in which client and disk waited for a CPU a fifth of the time or more ([their tables](tables.md)):\n\n'
   jq -r --argjson contended $contended "$defs"'
     select(.noise.waited >= $contended) | [.native, .guest, .counted, .nvme | values | .jobs[]? | .metrics[] | .policies[] | .verdict] as $verdicts
-    | "- \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' "${runs[@]}"
+    | "- \(name), \(.machine.date), `\(.command)`, load \(.machine.load): half of the time, two turns of the same thing differ by more than \(.noise.rate * 100 | short) % in speed. Of \($verdicts | length) comparisons \([$verdicts[] | select(. == "differs")] | length) tell a difference. \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval."' "${runs[@]}"
   echo
 } >> "$work/results.md"
 for run in "${runs[@]}"; do
   jq -r "$defs"'
     . as $run
-    | "### \(.machine.date), commit \(.machine.commit // "unknown")", "",
+    | "### \(name), \(.machine.date), commit \(.machine.commit // "unknown")", "",
       "\(run_of);",
       "images on \(.machine.file_system). \(.noise.controls_with_1) of \(.noise.controls) controls have 1 in their interval. \(intervals)", "",
       (.headline[] | "- \(.)"),
@@ -156,10 +157,10 @@ jq -r "$defs"'
       | "| \($load) | \(.baseline | short) | \(.policies.nvme | told) | \(.policies.auto | told) |";
   "`\(.command)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, \(.nvme.about):", "",
   "| reads per second | `none` | fixed timer | `auto` |", "|---|--:|--:|--:|",
-  row("one at a time, in a Linux guest"; "nvme"; "depth1"),
+  row("one at a time, in a Linux guest, NVMe"; "nvme"; "depth1"),
   row("32 in flight, on the host"; "native"; "depth32"),
-  row("32 in flight, in a Linux guest"; "nvme"; "depth32"), "",
-  .headline[0], ""' "$readme" > "$work/table"
+  row("32 in flight, in a Linux guest, NVMe"; "nvme"; "depth32"), "",
+  .headline[0], (.headline[] | select(startswith("For each read"))), ""' "$readme" > "$work/table"
 jq -r --slurp "$defs$claimed"'
   map(select(.statistics)) | . as $runs
   | def of($name): [$runs[] | claim(["nvme", "depth32", $name]) | values];
