@@ -66,6 +66,19 @@ struct Shared {
     outstanding: AtomicU16, // the most, of what is untold
 }
 
+impl Shared {
+    /// The used index is this now, one more than before. Where 65536 were added since a decision, or since the guest was asked, that must
+    /// not look like none: they count as 65535.
+    fn added_up_to(&self, used: u16) {
+        self.used.store(used, Ordering::Release);
+        for since in [&self.decided, &self.asked] {
+            if since.load(Ordering::Acquire) == used {
+                let _ = since.compare_exchange(used, used.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// What was [passed](Delivery::passed) and not reported yet: completions, interrupts and suppressed ones, in 32, 16 and 16 bits. It is
 /// reported long before one of them overflows.
 #[derive(Debug, Default)]
@@ -457,7 +470,7 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
     fn add_used(&self, desc_index: u16, len: u32) -> Result<(), Error> {
         let mut state = self.0.inner.get_mut();
         state.add_used(desc_index, len)?;
-        self.0.shared().used.store(state.get_queue().next_used(), Ordering::Release);
+        self.0.shared().added_up_to(state.get_queue().next_used());
         Ok(())
     }
 

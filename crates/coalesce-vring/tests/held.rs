@@ -369,3 +369,24 @@ fn who_may_hold_nothing_is_counted_all_the_same() {
     assert_eq!(ring.signals(), 1);
     assert_eq!(ring.vring.delivery_stats().completions, 306);
 }
+
+#[test]
+fn as_many_as_the_used_index_counts_are_not_none() {
+    for policy in ["none", "auto", "nvme:thr=1,time=25ms"] {
+        for event in [None, Some(u16::MAX)] {
+            let ring = Ring::new();
+            ring.vring.set_policy(policy.parse().unwrap()).unwrap();
+            ring.signals();
+            if let Some(event) = event {
+                ring.ask_for(event); // the guest polls until the index has wrapped, and waits for this one
+            }
+            (0..1_u32 << 16).for_each(|_| ring.vring.add_used(0, 1).unwrap());
+            assert!(ring.vring.needs_notification().unwrap(), "{policy}, {event:?}");
+            if event.is_some() {
+                ring.vring.add_used(0, 1).unwrap();
+            }
+            ring.vring.signal_used_queue().unwrap();
+            assert_eq!(ring.signals(), 1, "{policy}, {event:?}");
+        }
+    }
+}
