@@ -20,7 +20,7 @@ struct Load {
 
 /// Whether a change of a tenth or more, and in which direction.
 fn compare(now: u64, before: u64) -> core::cmp::Ordering {
-    if now.abs_diff(before) * 10 <= before { core::cmp::Ordering::Equal } else { now.cmp(&before) }
+    if now.abs_diff(before) <= before / 10 { core::cmp::Ordering::Equal } else { now.cmp(&before) }
 }
 
 /// Climbs the ladder while completions per second, or else per interrupt, rise by a tenth; turns round when they fall.
@@ -137,5 +137,25 @@ impl Policy for Dim {
     /// Of any step.
     fn max_hold(&self) -> Option<u64> {
         Some(self.times.into_iter().fold(0, u64::max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compare;
+    use core::cmp::Ordering;
+
+    #[test]
+    fn a_tenth_is_a_change_however_large_the_numbers_are() {
+        for (now, before, expected) in [
+            (110, 100, Ordering::Equal),
+            (111, 100, Ordering::Greater),
+            (89, 100, Ordering::Less),
+            (u64::MAX, 1, Ordering::Greater),
+            (1, u64::MAX, Ordering::Less),
+            (u64::MAX, u64::MAX - 1, Ordering::Equal),
+        ] {
+            assert_eq!(compare(now, before), expected, "{now}, {before}");
+        }
     }
 }
