@@ -556,6 +556,10 @@ fn a_contract_is_tried_under_the_loads_that_are_named() {
     assert!(error(&["--loads", "light50", "--duration", "1ms"]).contains("p3700/light50, none, seed 1: too short"));
     assert!(error(&["--loads", "nobody"]).contains("no load has \"nobody\" in its kind or name"));
     assert!(error(&["--duration", "1us"]).contains("1us is too short; allowed: 1ms or more"));
+    for command in [&["contract", "--seeds", "0"][..], &["score", "--workloads", "guest"]] {
+        let over = stderr(&[command, &["--duration", "9300000000s"]].concat(), "");
+        assert!(over.contains("allowed: 1ns to 31536000s"), "{command:?}: {over}");
+    }
     assert!(stderr(&["contract", "--seeds", "10001"], "").contains("10001 is not in 0..=10000"));
     assert!(error(&["--limit", "0.9"]).contains("it is no ratio; allowed: 1 to 1000"));
 }

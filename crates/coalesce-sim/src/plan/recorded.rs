@@ -90,6 +90,20 @@ fn read(trace: &mut Trace, path: &Path, thread: &Thread, end: u64) -> Result<Arc
 fn spread(alike: &mut [Arrival], over: u64) {
     let count = alike.len() as u64;
     for (nth, arrival) in (0..).zip(alike) {
-        arrival.at += over * nth / count;
+        arrival.at = arrival.at.saturating_add(over * nth / count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_of_the_last_second_that_can_be_counted_stay_in_order() {
+        let arrival = Arrival { at: u64::MAX - SECOND / 2, queue: 0, request: Default::default() };
+        let mut alike = [arrival; 4];
+        spread(&mut alike, SECOND);
+        assert!(alike.is_sorted_by_key(|arrival| arrival.at), "{alike:?}");
+        assert_eq!((alike[1].at, alike[3].at), (arrival.at + SECOND / 4, u64::MAX));
     }
 }

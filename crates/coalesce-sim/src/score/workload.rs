@@ -92,7 +92,7 @@ impl Workload {
     pub fn plan(&self, policies: &[String], seed: u64, duration: Time) -> Plan {
         let mut plan = Plan::new(&self.name, self.device.clone());
         plan.about.clone_from(&self.why);
-        plan.duration = Time(duration.0 * self.length);
+        plan.duration = Time(duration.0.saturating_mul(self.length)); // what is too long is refused with the plan
         plan.warmup = WARMUP;
         plan.seed = seed;
         plan.policies = policies.to_vec();
