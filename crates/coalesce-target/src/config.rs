@@ -227,7 +227,8 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let shift = match text[digits.len()..].trim_end_matches("iB") {
+        let unit = &text[digits.len()..];
+        let shift = match unit.strip_suffix("iB").filter(|unit| !unit.is_empty()).unwrap_or(unit) {
             "" => 0,
             "K" => 10,
             "M" => 20,
@@ -235,7 +236,9 @@ impl FromStr for Size {
             "T" => 40,
             unit => return Err(format!("size {text}: unknown unit {unit}; allowed: K, M, G, T")),
         };
-        let number: u64 = digits.parse().map_err(|_| format!("size {text} is not a number with K, M, G or T"))?;
+        let number =
+            Some(digits).filter(|digits| !digits.starts_with('+')).and_then(|digits| digits.parse::<u64>().ok());
+        let number = number.ok_or_else(|| format!("size {text} is not a number with K, M, G or T"))?;
         number
             .checked_shl(shift)
             .filter(|size| size >> shift == number)
@@ -587,7 +590,7 @@ mod tests {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
         assert_eq!(Size(1024 << 30).to_string(), "1T");
-        for text in ["", "K", "-1", "1.5G", "1X", "1KB", "16777216T"] {
+        for text in ["", "K", "-1", "+1", "1.5G", "1X", "1KB", "1iB", "1KiBiB", "16777216T"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }
