@@ -29,8 +29,19 @@ NVME_CINT_SWITCH(strict, false,
 		 "hold a batch's completions back until all are there; from the next reset on");
 
 static unsigned int cint_hold_us = 200;
-module_param(cint_hold_us, uint, 0644);
-MODULE_PARM_DESC(cint_hold_us, "microseconds after which a completion that was left is taken");
+
+static int cint_hold_us_set(const char *text, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(text, param, 0, 10000000);
+}
+
+static const struct kernel_param_ops cint_hold_us_ops = {
+	.set = cint_hold_us_set,
+	.get = param_get_uint,
+};
+module_param_cb(cint_hold_us, &cint_hold_us_ops, &cint_hold_us, 0644);
+MODULE_PARM_DESC(cint_hold_us,
+		 "microseconds after which a completion that was left is taken, 10000000 at most");
 
 /* Counters for tests: sums over all queues, which do not exclude each other. */
 static unsigned long cint_early, cint_held, cint_torn, cint_timeouts;
