@@ -120,7 +120,7 @@ done > "$work/results-tables.md"
 jq --slurp --raw-output --from-file measurements/contradictions.jq "${runs[@]}" > "$work/opposite"
 {
   if [ -s "$work/opposite" ]; then
-    printf 'Between these runs, some verdicts are opposite. Each holds in its regime only (the share of time without a CPU, whether the client sleeps):\n\n'
+    printf 'Between these runs, some verdicts are opposite. Each holds on its machine and in its regime only (the share of time without a CPU, whether the client sleeps):\n\n'
     sed -n 's/^ACROSS /- /p' "$work/opposite"
   else
     printf 'No two runs have opposite verdicts.\n'
@@ -155,20 +155,22 @@ jq -r "$defs"'
   . as $run
   | def row($load; $place; $job): $run | number($place; $job; "reads/s")
       | "| \($load) | \(.baseline | short) | \(.policies.nvme | told) | \(.policies.auto | told) |";
-  "`\(.command)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu), load \(.machine.load) at the start, \(.nvme.about):", "",
+  "`\(.command)`, \(.machine.date), \(.machine.cores) CPUs of an \(.machine.cpu)\(.nvme.about | if $run.headline[0] | contains("guest Linux") then "" else ", \(.)" end):", "",
   "| reads per second | `none` | fixed timer | `auto` |", "|---|--:|--:|--:|",
   row("one at a time, in a Linux guest, NVMe"; "nvme"; "depth1"),
   row("32 in flight, on the host"; "native"; "depth32"),
   row("32 in flight, in a Linux guest, NVMe"; "nvme"; "depth32"), "",
-  .headline[0], (.headline[] | select(startswith("For each read"))), ""' "$readme" > "$work/table"
+  .headline[0],
+  (.headline[] | capture("sends (?<sent>[0-9.]+) interrupts under none and (?<of_auto>[0-9.]+) under auto; the guest takes (?<taken>[0-9.]+) and (?<by_auto>[0-9.]+),")
+    | "Interrupts sent and taken for each read: \(.sent) and \(.taken) under `none`, \(.of_auto) and \(.by_auto) under `auto`; pending ones merge."), ""' "$readme" > "$work/table"
 jq -r --slurp "$defs$claimed"'
   map(select(.statistics)) | . as $runs
   | def of($name): [$runs[] | claim(["nvme", "depth32", $name]) | values];
     def range: "\([.[].ratio.median] | min | ratio) to \([.[].ratio.median] | max | ratio)";
     def told(is_so): [.[] | select(.verdict == "differs" and (.ratio.median | is_so))] | length;
-  "In [\($runs | length) runs](docs/results.md#the-ten-numbers-in-each-run) since \(map(.machine.date[:10]) | min), of several versions and on machines as busy as they were, such a guest takes \(
-    of("taken/IO") | range) of the interrupts and reads \(of("reads/s") | range) times as much: \(of("reads/s") | told(. > 1)) tell that it reads more, \(
-    of("reads/s") | told(. < 1) | if . == 0 then "none" else . end) that it reads less.", ""' "${runs[@]}" >> "$work/table"
+  "In [\($runs | length) runs](docs/results.md#the-ten-numbers-in-each-run) since \(map(.machine.date[:10]) | min), on busy machines too, it takes \(
+    of("taken/IO") | range) of the interrupts and reads \(of("reads/s") | range) times as much; \(of("reads/s") | told(. > 1)) tell that it reads more, \(
+    of("reads/s") | told(. < 1) | if . == 0 then "none" else . end) less.", ""' "${runs[@]}" >> "$work/table"
 # Others' servers: what a buyer reads, and all of it.
 # shellcheck disable=SC2016 # jq's
 compared='

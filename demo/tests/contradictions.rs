@@ -63,6 +63,15 @@ fn opposite_verdicts_of_one_regime_are_told_from_those_of_two() {
         let runs = [less.clone(), explored(run(1.1, "differs", awake, "auto"), is_claim)];
         assert_eq!(contradictions(&runs).unwrap().len(), expected, "a number that is explored contradicts nothing");
     }
+    let timer = |ratio: f64| {
+        let mut run = explored(run(ratio, "differs", awake, "nvme"), true);
+        run["policies"][1]["label"] = json!("nvme");
+        let policies = &mut run["native"]["jobs"][0]["metrics"][0]["policies"];
+        *policies = json!({ "nvme": policies["auto"] });
+        run
+    };
+    let lines = contradictions(&[timer(0.9), timer(1.1)]).unwrap();
+    assert!(lines.len() == 1 && lines[0].starts_with("ACROSS"), "only of auto something is claimed: {lines:?}");
     let mut unknown = [less, run(1.1, "differs", awake, "auto")];
     for run in &mut unknown {
         run["native"]["jobs"][0]["regime"] = Value::Null;
