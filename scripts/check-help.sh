@@ -36,6 +36,8 @@ scripts/deb.sh|--out|deb.sh DIR
 scripts/release.sh|--out|release.sh DIR [TARGET...]
 guest/plugin/build.sh|1|build.sh DIR PROGRAM
 scripts/slices.py|1|PID CONTROL CTRLR RUN_US PAUSE_US TOLD
+measurements/pictures.sh||one page of make demo
+measurements/pictures.sh|/nope.html|one page of make demo
 measurements/results.sh|foo|NAME=REPORT.json
 measurements/results.sh|12-minute=/nope.json|there is no file /nope.json
 measurements/results.sh|12-minute=Cargo.toml|is not JSON

@@ -141,7 +141,7 @@ fn target(root: &Path, source: &Path, link: &str, pages: &BTreeMap<PathBuf, Page
         (None, Some(_)) => bail!("an anchor in a file that is no page"),
         (None, None) if !root.join(&path).is_file() => bail!("no such file"),
         // A browser shows these, and would save others.
-        (None, None) if path.extension().is_some_and(|extension| extension == "svg") => {
+        (None, None) if path.extension().is_some_and(|extension| extension == "svg" || extension == "png") => {
             Ok(Target::File(path.clone(), path))
         }
         (None, None) => Ok(Target::File(path.clone(), PathBuf::from(format!("{}.txt", path.display())))),
@@ -239,11 +239,12 @@ mod tests {
 
     #[test]
     fn links_lead_to_pages_files_and_headings() {
-        let home = "# Home\n\n[a](docs/other.md#the-end), [b](LICENSE), [c](https://example.org), [d](#home), ![e](docs/e.svg)\n";
+        let home = "# Home\n\n[a](docs/other.md#the-end), [b](LICENSE), [c](https://example.org), [d](#home), ![e](docs/e.svg) ![f](docs/f.png)\n";
         let root = tree(&[
             ("README.md", home),
             ("LICENSE", "MIT"),
             ("docs/e.svg", "<svg/>"),
+            ("docs/f.png", "PNG"),
             ("docs/other.md", "# Other\n\n## The end\n\n[home](../README.md)\n"),
         ]);
         let site = build(root.path(), SMALL, None).unwrap();
@@ -255,6 +256,7 @@ mod tests {
             "\"https://example.org\"",
             "\"#home\"",
             "src=\"docs/e.svg\"",
+            "src=\"docs/f.png\"",
         ] {
             assert!(home.contains(link), "{link}: {home}");
         }
