@@ -3,6 +3,9 @@
 //!
 //! Every function checks its arguments and makes one call of a core. An error never suppresses an interrupt: only
 //! `COALESCE_HOLD` does, and only a valid machine returns it.
+//!
+//! The functions of the machines are alike, and written out all the same, each a line over what `tagged` has for all: cbindgen makes the
+//! header from them and does not look into macros, and who greps for a function of the header finds it.
 #![no_std]
 #![expect(non_camel_case_types, reason = "types have their C names")]
 
