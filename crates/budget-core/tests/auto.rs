@@ -1,9 +1,11 @@
 //! The regulator with a budget, and loads that answer to what is held: what it finds, and what it must not.
 
 mod spent;
+mod truth;
 
 use budget_core::{Auto, Completion, Config, Level, Params, Policy as _, Share, Submission};
 use spent::spent;
+use truth::{Truth, learning};
 
 /// A clock of 1 µs.
 const PARAMS: Params = Params { tick_hz: 1_000_000, ..Params::DEFAULT };
@@ -22,8 +24,7 @@ struct Guest {
     merges: u64, // it reaps when it takes an interrupt, and others are free for so long; 0: it reaps when all are submitted
     taken: u64,  // when that was
     now: u64,
-    waiting: u32, // submitted and not reaped
-    covered: u32, // of them, those that an interrupt covers
+    truth: Truth,
     requests: u32,
     interrupts: u32,
 }
@@ -31,62 +32,66 @@ struct Guest {
 impl Guest {
     fn new(depth: u32, submit: u64, interrupt: u64, think: u64) -> Self {
         let auto = Auto::new(Config::new(PARAMS).expect("valid"));
-        let (now, waiting, covered, requests, interrupts) = (0, 0, 0, 0, 0);
-        let (merges, taken) = (0, 0);
-        Self { auto, depth, submit, interrupt, think, merges, taken, now, waiting, covered, requests, interrupts }
+        let (now, requests, interrupts, merges, taken) = (0, 0, 0, 0, 0);
+        let truth = Truth::default();
+        Self { auto, depth, submit, interrupt, think, merges, taken, now, truth, requests, interrupts }
     }
 
     /// Time passes, in which deadlines are met; with an interrupt, more of it.
     fn pass(&mut self, ticks: u64) {
         let mut end = self.now + ticks;
         while let Some(deadline) = self.auto.deadline().filter(|deadline| *deadline <= end) {
-            assert!(self.auto.on_deadline(deadline).is_deliver());
+            self.truth.go_to(deadline);
+            let decision = self.auto.on_deadline(deadline);
+            assert!(decision.is_deliver());
+            self.truth.decided(decision);
             end += self.take();
         }
         self.now = end;
+        self.truth.go_to(end);
     }
 
     /// An interrupt, and what it takes.
     fn take(&mut self) -> u64 {
-        (self.covered, self.interrupts) = (self.waiting, self.interrupts + 1);
+        self.interrupts += 1;
         if self.merges > 0 {
             if self.now < self.taken + self.merges {
                 return 0;
             }
             self.taken = self.now;
-            self.waiting -= std::mem::take(&mut self.covered);
+            self.truth.reap();
         }
         self.interrupt
     }
 
     /// It submits a request, which completes at once; or, at its depth, waits and reaps.
     fn step(&mut self) {
-        if self.waiting >= self.depth {
-            while self.covered == 0 {
+        if self.truth.outstanding() >= self.depth {
+            while self.truth.covered == 0 {
                 self.pass(10);
             }
-            self.waiting -= std::mem::take(&mut self.covered);
+            self.truth.reap();
             return;
         }
         let is_burst_end = self.think > 0 && self.requests % self.depth == 0;
         self.pass(if is_burst_end { self.think } else { self.submit });
-        (self.waiting, self.requests) = (self.waiting + 1, self.requests + 1);
+        self.requests += 1;
+        self.truth.submit(1);
         let _ = self.auto.on_submit(self.now, &Submission::default());
         self.pass(SERVICE);
-        if self
-            .auto
-            .on_completion(self.now, &Completion { outstanding: self.waiting, ..Completion::with_cif(1) })
-            .is_deliver()
-        {
+        let completion = Completion { outstanding: self.truth.outstanding(), ..Completion::with_cif(1) };
+        let decision = self.auto.on_completion(self.now, &completion);
+        self.truth.complete(decision);
+        if decision.is_deliver() {
             self.now += self.take();
         }
     }
 
     /// From now on it has `depth` requests, and waits for those that it has.
     fn turn_to(&mut self, depth: u32) {
-        while self.waiting > 0 {
+        while self.truth.outstanding() > 0 {
             self.pass(10);
-            self.waiting -= std::mem::take(&mut self.covered);
+            self.truth.reap();
         }
         self.depth = depth;
     }
@@ -218,7 +223,7 @@ fn where_completions_are_rare_nobody_is_tried() {
                 assert_ne!(guest.auto.budget().level(), Level::Trial, "{burst}, {pause}");
             }
             guest.pass(pause);
-            guest.waiting -= std::mem::take(&mut guest.covered);
+            guest.truth.reap();
         }
     }
 }
@@ -241,14 +246,15 @@ fn what_was_learned_outlasts_another_policy_and_nothing_is_earned_meanwhile() {
     let mut guest = Guest::new(32, 20, 20, 0);
     let _ = guest.run(400_000);
     let limit = guest.auto.budget().limit();
-    while guest.auto.held() == 0 || guest.waiting < 8 {
+    while guest.truth.held == 0 || guest.truth.outstanding() < 8 {
         guest.step();
     }
     (0..2).for_each(|_| _ = guest.auto.on_submit(guest.now, &Submission::default()));
     guest.auto = guest.auto.set_aside(guest.now);
     assert_eq!((guest.auto.held(), guest.auto.deadline()), (0, None), "the other one delivers it");
     let (_, before) = spent(guest.auto.budget());
-    (guest.now, guest.covered) = (guest.now + 1_000_000, guest.waiting);
+    guest.truth.poll();
+    guest.now += 1_000_000;
     let _ = guest.auto.on_completion(guest.now, &Completion::with_cif(2));
     assert_eq!(spent(guest.auto.budget()).1, before, "the second counts");
     let _ = guest.auto.flush(guest.now);
@@ -261,8 +267,9 @@ fn what_was_learned_outlasts_another_policy_and_nothing_is_earned_meanwhile() {
 fn a_guest_whose_interrupts_cost_nothing_gets_none() {
     let mut guest = Guest::new(32, 20, 0, 0);
     let _ = guest.run(400_000);
-    let (held, spent) = spent(guest.auto.budget());
-    assert!(held <= (spent - held) / 20 + guest.auto.budget().config().learning_of(spent), "{held} of {spent}");
+    let (truth, allowed) = (guest.truth, guest.truth.allowed(&PARAMS, 4));
+    assert!(truth.held_time <= allowed, "{truth:?}, allowed: {allowed}");
+    assert_eq!(truth.licensed_time, 0);
 }
 
 /// It submits 16 requests, never waits for us, and pauses: holding has no effect.
@@ -273,14 +280,13 @@ fn a_load_that_pauses_by_itself_is_hardly_held() {
         for _ in 0..20_000 {
             for _ in 0..16 {
                 guest.step();
-                guest.waiting -= std::mem::take(&mut guest.covered);
+                guest.truth.reap();
             }
             guest.pass(pause);
-            guest.waiting -= std::mem::take(&mut guest.covered);
+            guest.truth.reap();
         }
-        let (held, _) = spent(guest.auto.budget());
-        let active = 20_000 * 16 * SERVICE;
-        let allowed = active / 20 + guest.auto.budget().config().learning_of(active);
+        let (held, active) = (guest.truth.held_time, u128::from(20_000 * 16 * SERVICE));
+        let allowed = active / 20 + learning(&PARAMS, active, 4);
         assert!(held <= allowed, "held for {held} ticks, of {active}: {gap}, {pause}");
     }
 }
@@ -290,7 +296,7 @@ fn a_load_that_pauses_by_itself_is_hardly_held() {
 fn a_requester_that_is_alone_never_waits() {
     let mut guest = Guest::new(1, 20, 20, 0);
     let (interrupts, _) = guest.run(100_000);
-    assert_eq!((interrupts, spent(guest.auto.budget()).0), (1_000, 0));
+    assert_eq!((interrupts, guest.truth.held_time), (1_000, 0));
 }
 
 /// With a licence the requesters turn to fewer commands: soon nobody waits for what is held any more.
@@ -325,7 +331,7 @@ fn who_turns_to_one_command_loses_a_dozen_holds() {
         let end = one.requests + 400;
         while one.requests < end {
             one.step();
-            holds += u32::from(one.auto.held() > 0);
+            holds += u32::from(one.truth.held > 0);
         }
         assert!(holds <= 12, "{holds} holds after moment {moment}");
         most = holds.max(most);

@@ -1,13 +1,17 @@
 //! Random events: every part of the contract, checked after every event.
 
 mod spent;
+mod truth;
 
 use budget_core::{
-    Budget, Completion, Config, Decision, Event, HoldReason, Mark, Params, Policy as _, Reason, Share, StormParams,
+    Allowance, Auto, Budget, Completion, Config, Decision, Event, HoldReason, Level, Mark, Params, Policy, Reason,
+    Share, StormParams, Submission,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
 use spent::spent;
+use std::fmt::Debug;
+use truth::Truth;
 
 /// A clock of 1 µs, so that spans are small numbers.
 const TICK_HZ: u64 = 1_000_000;
@@ -49,10 +53,41 @@ enum Call {
     /// The queue is reset, and its consumer takes what is posted.
     Reset,
     EarlyDeadline,
+    /// Somebody outside allows something else.
+    Allow(Allowance),
+    /// Requesters who wait for their answers, for a while.
+    Live(Habit),
 }
 
-/// `hinted`: the weight of completions that are not Plain, beside 30 that are.
-fn call(hinted: u32) -> impl Strategy<Value = Call> {
+/// A closed loop, in ticks.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    depth: u32,
+    submit: u64,
+    service: u64,
+    interrupt: u64,
+    completions: u32,
+    is_deep: bool, // the device sees all that is outstanding; else one at a time
+}
+
+fn habit() -> impl Strategy<Value = Habit> {
+    let ticks = || prop_oneof![1 => Just(0_u64), 4 => 1..40_u64];
+    let depth = prop_oneof![1 => Just(1_u32), 2 => 2..9_u32, 2 => 9..40_u32];
+    (depth, ticks(), ticks(), ticks(), 100..6_000_u32, any::<bool>()).prop_map(
+        |(depth, submit, service, interrupt, completions, is_deep)| Habit {
+            depth,
+            submit,
+            service: service.max(1),
+            interrupt,
+            completions,
+            is_deep,
+        },
+    )
+}
+
+/// `hinted`: the weight of completions that are not Plain, beside 30 that are. `other`: the weight of other calls than a machine has
+/// without a regulator.
+fn call(hinted: u32, other: (u32, impl Strategy<Value = Call>)) -> impl Strategy<Value = Call> {
     let hint = prop_oneof![6 => Just(Event::Urgent), 2 => Just(Event::Barrier), 1 => Just(Event::Error)];
     prop_oneof![
         30 + hinted => prop_oneof![20 => Just(1), 1 => 2..10_u32].prop_map(Call::Submit),
@@ -63,7 +98,15 @@ fn call(hinted: u32) -> impl Strategy<Value = Call> {
         1 => Just(Call::Poll),
         1 => Just(Call::EarlyDeadline),
         1 => prop_oneof![2 => Just(Call::Flush), 1 => Just(Call::Reset)],
+        other.0 => other.1,
     ]
+}
+
+/// What a regulator might allow, but for a licence: with that the account rests.
+fn allowance() -> impl Strategy<Value = Call> {
+    let level = prop_oneof![Just(Level::Nothing), Just(Level::Strict), Just(Level::Trial), Just(Level::Trial)];
+    let allowance = |(level, shift, limit, evidence)| Call::Allow(Allowance { level, shift, limit, evidence });
+    (level, prop_oneof![Just(0), 0..6_u8], 2..9_u8, 0..4_u8).prop_map(allowance)
 }
 
 /// Most events follow each other closely, some after a pause, a few after an hour.
@@ -71,110 +114,143 @@ fn ticks() -> impl Strategy<Value = u64> {
     prop_oneof![20 => 0..4_u64, 10 => 4..60_u64, 2 => 60..4_000_u64, 1 => 0..4_000_000_000_u64]
 }
 
-/// A queue with a machine, and what its requests wait for by an account of its own.
-struct Queue {
-    budget: Budget,
-    params: Params,
-    now: u64,
-    in_flight: u32,
-    held: u32,
-    passed: u32,  // Urgents that interrupted alone since the first was held
-    covered: u32, // by interrupts, and not reaped
-    held_since: u64,
-    interrupted: Option<u64>, // when last
-    held_time: u128,          // requests * ticks
-    outstanding_time: u128,   // the same: what the requesters waited, whatever the machine says of it
-    late_time: u128,          // of `held_time`, after a deadline
-    paced_time: u128,         // of `held_time`, while the storm guard allowed no interrupt
-    most: u32,                // outstanding at once
+/// The machine with its regulator, or without one.
+trait Machine: Policy + Copy + PartialEq + Debug {
+    fn new(config: Config) -> Self;
+    fn budget(&self) -> &Budget;
+    /// Of no effect where there is a regulator.
+    fn allow(&mut self, _now: u64, _allowance: Allowance) {}
 }
 
-impl Queue {
-    fn new(params: Params) -> Self {
+impl Machine for Budget {
+    fn new(config: Config) -> Self {
+        Self::new(config)
+    }
+
+    fn budget(&self) -> &Budget {
+        self
+    }
+
+    fn allow(&mut self, now: u64, allowance: Allowance) {
+        self.allow(now, allowance);
+    }
+}
+
+impl Machine for Auto {
+    fn new(config: Config) -> Self {
+        Self::new(config)
+    }
+
+    fn budget(&self) -> &Budget {
+        self.budget()
+    }
+}
+
+/// A queue with a machine, and what its requests wait for, whatever the machine says of it.
+struct Queue<M> {
+    machine: M,
+    params: Params,
+    now: u64,
+    truth: Truth,
+    passed: u32, // Urgents that interrupted alone since the first was held
+    held_since: u64,
+    interrupted: Option<u64>, // when last
+    late_time: u128,          // of the time held, after a deadline
+    paced_time: u128,         // of the time held, while the storm guard allowed no interrupt
+    factor: u64,              // of C0, the largest so far; 0: there was no trial
+    lost_alone: u32,          // holds that ended at their deadline, of who was alone, since others were there
+    is_held_alone: bool,
+}
+
+impl<M: Machine> Queue<M> {
+    fn new(params: Params, factor: u64) -> Self {
         Self {
-            budget: Budget::new(Config::new(params).unwrap()),
+            machine: M::new(Config::new(params).unwrap()),
             params,
             now: 1_000,
-            in_flight: 0,
-            held: 0,
+            truth: Truth::at(1_000),
             passed: 0,
-            covered: 0,
             held_since: 0,
             interrupted: None,
-            held_time: 0,
-            outstanding_time: 0,
             late_time: 0,
             paced_time: 0,
-            most: 0,
+            factor,
+            lost_alone: 0,
+            is_held_alone: false,
         }
     }
 
-    const fn outstanding(&self) -> u32 {
-        self.in_flight + self.held + self.covered
+    fn budget(&self) -> &Budget {
+        self.machine.budget()
     }
 
     /// Before this instant the storm guard allows no interrupt.
     fn pace(&self) -> u64 {
-        let interval = self.budget.config().storm_interval().filter(|_| self.budget.is_storming());
+        let interval = self.budget().config().storm_interval().filter(|_| self.budget().is_storming());
         self.interrupted.zip(interval).map_or(0, |(interrupted, interval)| interrupted + interval)
     }
 
     /// Lets time pass, in which nothing happens but that the machine's deadlines are met, `late` ticks late.
     fn pass(&mut self, ticks: u64, late: u64) {
         let end = self.now + ticks;
-        while let Some(deadline) = self.budget.deadline().filter(|deadline| *deadline <= end) {
+        while let Some(deadline) = self.machine.deadline().filter(|deadline| *deadline <= end) {
             let at = (deadline.max(self.now) + late).min(end.max(deadline));
-            self.late_time += u128::from(self.held) * u128::from(at - deadline.min(at));
+            self.late_time += u128::from(self.truth.held) * u128::from(at - deadline.min(at));
             self.go_to(at);
             let pace = self.pace(); // this interrupt may begin a storm
-            let decision = self.budget.on_deadline(at);
+            let decision = self.machine.on_deadline(at);
             assert!(decision.is_deliver(), "at its deadline: {decision:?}");
             assert!(at >= pace, "an interrupt before {pace}");
+            self.lost_alone += u32::from(self.is_held_alone);
+            assert!(self.lost_alone <= 12, "one who is alone lost {} holds", self.lost_alone);
             self.decided(decision);
         }
         self.go_to(end.max(self.now));
     }
 
     fn go_to(&mut self, at: u64) {
-        let elapsed = u128::from(at - self.now);
-        self.held_time += u128::from(self.held) * elapsed;
-        self.paced_time += u128::from(self.held) * u128::from(self.pace().min(at).saturating_sub(self.now));
-        self.outstanding_time += u128::from(self.outstanding()) * elapsed;
+        self.paced_time += u128::from(self.truth.held) * u128::from(self.pace().min(at).saturating_sub(self.now));
+        self.truth.go_to(at);
         self.now = at;
     }
 
     fn decided(&mut self, decision: Decision) {
-        let covered = match decision {
-            Decision::Deliver(_) => self.held,
-            Decision::DeliverUrgent => 1,
-            Decision::Hold(_) => return,
-        };
-        (self.covered, self.held) = (self.covered + covered, self.held - covered);
-        if self.held == 0 {
-            self.passed = 0;
+        self.truth.decided(decision);
+        self.note(decision);
+    }
+
+    fn note(&mut self, decision: Decision) {
+        if self.truth.held == 0 {
+            (self.passed, self.is_held_alone) = (0, false);
         }
-        self.interrupted = Some(self.now);
+        if !matches!(decision, Decision::Hold(_)) {
+            self.interrupted = Some(self.now);
+        }
+    }
+
+    fn submit(&mut self, count: u32) {
+        let mut together = self.machine;
+        (0..count).for_each(|_| _ = self.machine.on_submit(self.now, &Submission::ALONE));
+        let _ = together.on_submit(self.now, &Submission { before: count - 1, ..Submission::ALONE });
+        assert_eq!(together, self.machine);
+        self.truth.submit(count);
+        if self.truth.outstanding() > 1 {
+            self.lost_alone = 0;
+        }
     }
 
     fn call(&mut self, call: Call) {
         match call {
-            Call::Submit(count) => {
-                let mut together = self.budget;
-                (0..count).for_each(|_| self.budget.on_submits(self.now, 1));
-                together.on_submits(self.now, count);
-                self.in_flight += count;
-                assert_eq!(together, self.budget);
-                self.most = self.most.max(self.outstanding());
-            }
-            Call::Complete(_) if self.in_flight == 0 => {}
+            Call::Submit(count) => self.submit(count),
+            Call::Complete(_) if self.truth.in_flight == 0 => {}
             Call::Complete(event) => self.complete(event),
-            Call::Cancel(event) if self.in_flight == 0 && event != Event::Error => {}
+            Call::Cancel(event) if self.truth.in_flight == 0 && event != Event::Error => {}
             Call::Cancel(event) => {
                 let pace = self.pace();
-                self.in_flight -= u32::from(event != Event::Error);
-                let decision = self.budget.on_cancel(self.now, Mark { event, ..Mark::default() });
+                self.truth.in_flight -= u32::from(event != Event::Error);
+                let decision = self.machine.on_cancel(self.now, Mark { event, ..Mark::default() });
                 let expected = match event {
-                    _ if self.held == 0 => Decision::Hold(HoldReason::NothingHeld),
+                    _ if self.truth.held == 0 => Decision::Hold(HoldReason::NothingHeld),
                     Event::Error => Decision::Deliver(Reason::Error),
                     Event::Barrier if self.now < pace => Decision::Hold(HoldReason::Storm),
                     Event::Barrier => Decision::Deliver(Reason::Barrier),
@@ -184,38 +260,49 @@ impl Queue {
                 assert_eq!(decision, expected);
                 self.decided(decision);
             }
-            Call::Reap => self.covered = 0,
+            Call::Reap => self.truth.reap(),
             Call::Poll => {
-                self.budget.on_consumed(self.now);
-                (self.held, self.passed, self.covered) = (0, 0, 0);
+                self.machine.on_consumed(self.now);
+                self.truth.poll();
+                (self.passed, self.is_held_alone) = (0, false);
             }
             Call::Flush => {
-                let decision = self.budget.flush(self.now);
-                assert_eq!(decision.is_deliver(), self.held > 0);
+                let decision = self.machine.flush(self.now);
+                assert_eq!(decision.is_deliver(), self.truth.held > 0);
                 self.decided(decision);
             }
             Call::Reset => {
-                self.budget.reset_tracking();
-                let decision = self.budget.flush(self.now);
+                self.machine.reset_tracking();
+                let decision = self.machine.flush(self.now);
                 self.decided(decision);
-                (self.in_flight, self.covered) = (0, 0);
+                self.truth.in_flight = 0;
+                self.truth.reap();
             }
             Call::EarlyDeadline => {
-                let before = self.budget.held();
-                let decision = self.budget.on_deadline(self.now);
-                assert!(!decision.is_deliver() && self.budget.held() == before, "{decision:?}");
+                let before = self.machine.held();
+                let decision = self.machine.on_deadline(self.now);
+                assert!(!decision.is_deliver() && self.machine.held() == before, "{decision:?}");
             }
+            Call::Allow(allowance) => {
+                self.machine.allow(self.now, allowance);
+                let trial_factor = if allowance.level == Level::Trial { u64::from(allowance.evidence) + 1 } else { 0 };
+                (self.factor, self.lost_alone) = (self.factor.max(trial_factor), 0);
+                // What is held may be due by now.
+                let decision = self.machine.on_deadline(self.now);
+                self.decided(decision);
+            }
+            Call::Live(habit) => self.live(habit),
         }
     }
 
     fn complete(&mut self, event: Event) {
-        let (cif, outstanding) = (self.in_flight, self.outstanding());
-        let (pace, deadline) = (self.pace(), self.budget.deadline());
-        let decision = self.budget.on_completion(self.now, &Completion { cif, outstanding, ..Completion::of(event) });
-        if self.held == 0 {
+        let (cif, outstanding) = (self.truth.in_flight, self.truth.outstanding());
+        let (pace, deadline) = (self.pace(), self.machine.deadline());
+        let decision = self.machine.on_completion(self.now, &Completion { cif, outstanding, ..Completion::of(event) });
+        if self.truth.held == 0 {
             self.held_since = self.now;
         }
-        (self.in_flight, self.held) = (self.in_flight - 1, self.held + 1);
+        let held = self.truth.held + 1;
         let is_paced = self.now < pace && event != Event::Error;
         assert!(!is_paced || !decision.is_deliver(), "{decision:?} before {pace}");
         assert!(decision != Decision::Hold(HoldReason::Storm) || is_paced, "no interrupt since {:?}", self.interrupted);
@@ -224,43 +311,71 @@ impl Queue {
             Decision::Deliver(Reason::Urgent) => assert!(event == Event::Urgent && !self.params.ooo),
             Decision::Deliver(Reason::Barrier) => assert_eq!(event, Event::Barrier),
             Decision::Deliver(Reason::Error) => assert_eq!(event, Event::Error),
-            Decision::Deliver(Reason::Count) => assert_eq!(self.held + self.passed, u32::from(self.params.thr)),
+            Decision::Deliver(Reason::Count) if self.factor == 0 => {
+                assert_eq!(held + self.passed, u32::from(self.params.thr));
+            }
+            Decision::Hold(HoldReason::Licensed | HoldReason::Probe) => assert!(held < 8, "it waits for {held} others"),
             Decision::DeliverUrgent => assert!(event == Event::Urgent && self.params.ooo),
             _ => {}
         }
-        if decision == Decision::DeliverUrgent && self.held > 1 {
+        if decision == Decision::DeliverUrgent && held > 1 {
             self.passed += 1;
-            assert!(self.budget.deadline() == deadline || self.budget.is_storming(), "it disturbs those that are held");
+            assert!(
+                self.machine.deadline() == deadline || self.budget().is_storming(),
+                "it disturbs those that are held"
+            );
         }
-        assert!(
-            decision.is_deliver() || is_paced || self.most > 1,
-            "a requester that is alone does not wait: {decision:?}"
-        );
-        self.decided(decision);
+        self.is_held_alone |= outstanding == 1 && !decision.is_deliver() && !is_paced;
+        assert!(!self.is_held_alone || self.factor > 0, "a requester that is alone does not wait: {decision:?}");
+        self.truth.complete(decision);
+        self.note(decision);
+    }
+
+    /// Requesters who wait for their answers.
+    fn live(&mut self, Habit { depth, submit, service, interrupt, completions, is_deep }: Habit) {
+        for _ in 0..completions {
+            if is_deep {
+                let missing = depth.saturating_sub(self.truth.outstanding());
+                (0..missing).for_each(|_| self.submit(1));
+            } else if self.truth.outstanding() < depth {
+                self.pass(submit, 0);
+                self.submit(1);
+            }
+            if self.truth.in_flight > 0 {
+                self.pass(service, 0);
+                self.complete(Event::Plain);
+            } else if let Some(deadline) = self.machine.deadline() {
+                self.pass(deadline.max(self.now) - self.now, 0);
+            }
+            let is_full = self.truth.in_flight + self.truth.held == 0 || self.truth.outstanding() >= depth;
+            if self.interrupted == Some(self.now) {
+                self.pass(interrupt, 0);
+            }
+            if is_deep || is_full {
+                self.truth.reap();
+            }
+            self.check();
+        }
     }
 
     fn check(&self) {
-        assert_eq!(self.budget.held(), self.held);
-        let is_stormed = self.budget.is_storming();
-        assert!(
-            self.held + self.passed < self.params.thr.into() || self.held == 0 || is_stormed,
-            "{} are held",
-            self.held
-        );
-        let deadline = self.budget.deadline();
-        assert_eq!(deadline.is_some(), self.held > 0, "what is held has a deadline");
+        let held = self.truth.held;
+        assert_eq!(self.machine.held(), held);
+        let is_stormed = self.budget().is_storming();
+        assert!(held + self.passed < self.params.thr.into() || held == 0 || is_stormed, "{held} are held");
+        let deadline = self.machine.deadline();
+        assert_eq!(deadline.is_some(), held > 0, "what is held has a deadline");
         let max_hold = self.params.max_hold_ns * TICK_HZ / 1_000_000_000;
         let latest = (self.held_since + max_hold).max(self.pace());
         assert!(deadline.is_none_or(|deadline| deadline <= latest), "{deadline:?}");
-        let (held_time, outstanding_time) = spent(&self.budget);
-        assert!(u128::from(held_time) <= self.held_time, "{held_time} <= {}", self.held_time);
-        assert!(u128::from(outstanding_time) <= self.outstanding_time);
+        let truth = &self.truth;
+        let (held_time, outstanding_time) = spent(self.budget());
+        assert!(u128::from(held_time) <= truth.held_time, "{held_time} <= {}", truth.held_time);
+        assert!(u128::from(outstanding_time) <= truth.outstanding_time);
         // The invariant.
-        let (parts, of) = self.budget.config().epsilon();
-        let earned = u128::from(parts) * (self.outstanding_time - self.held_time) / u128::from(of);
-        let learning = self.budget.config().learning_of(u64::try_from(self.outstanding_time).unwrap_or(u64::MAX));
-        let allowed = earned + u128::from(learning) + self.late_time + self.paced_time;
-        assert!(self.held_time <= allowed, "held {} of {allowed}", self.held_time);
+        let allowed = truth.allowed(&self.params, self.factor) + self.late_time + self.paced_time;
+        let held_time = truth.held_time - truth.licensed_time;
+        assert!(held_time <= allowed, "held {held_time} of {allowed}");
     }
 }
 
@@ -271,25 +386,35 @@ struct Seen {
     holds: u64,
     storms: u64, // events in a storm
     passed: u64, // Urgents that interrupted alone while others were held
+    trials: u64, // calls after which a trial was in force, or a licence
+    licences: u64,
 }
 
-fn run(cases: u32, params: impl Strategy<Value = Params>, hinted: u32, late: impl Strategy<Value = u64>) -> Seen {
-    let calls = prop::collection::vec((ticks(), call(hinted)), 1..400);
+/// Random calls to machines for which C0 has this factor at first.
+fn run_calls<M: Machine>(
+    cases: u32,
+    factor: u64,
+    params: impl Strategy<Value = Params>,
+    calls: impl Strategy<Value = Vec<(u64, Call)>>,
+    late: impl Strategy<Value = u64>,
+) -> Seen {
     let mut runner = TestRunner::new(Cases { failure_persistence: None, ..Cases::with_cases(cases) });
     let seen = std::cell::Cell::new(Seen::default());
     let result = runner.run(&(params, calls, late), |(params, calls, late)| {
-        let mut queue = Queue::new(params);
+        let mut queue = Queue::<M>::new(params, factor);
         for (ticks, call) in calls {
             queue.pass(ticks, late);
             queue.check();
-            let before = (queue.held, queue.passed);
+            let before = (queue.truth.held, queue.passed);
             queue.call(call);
             queue.check();
             let mut now = seen.get();
             now.completions += u64::from(matches!(call, Call::Complete(_)));
-            now.holds += u64::from(queue.held > before.0);
-            now.storms += u64::from(queue.budget.is_storming());
+            now.holds += u64::from(queue.truth.held > before.0);
+            now.storms += u64::from(queue.budget().is_storming());
             now.passed += u64::from(queue.passed > before.1);
+            now.trials += u64::from(queue.budget().level() == Level::Trial);
+            now.licences += u64::from(queue.budget().level() == Level::Licensed);
             seen.set(now);
         }
         Ok(())
@@ -298,10 +423,33 @@ fn run(cases: u32, params: impl Strategy<Value = Params>, hinted: u32, late: imp
     seen.get()
 }
 
+fn run(cases: u32, params: impl Strategy<Value = Params>, hinted: u32, late: impl Strategy<Value = u64>) -> Seen {
+    let calls = prop::collection::vec((ticks(), call(hinted, (1, Just(Call::EarlyDeadline)))), 1..400);
+    run_calls::<Budget>(cases, 0, params, calls, late)
+}
+
 #[test]
 fn holding_costs_no_more_than_the_budget() {
     let seen = run(4_000, params(), 1, Just(0));
     assert!(seen.holds > seen.completions / 20, "too few were held to say anything: {seen:?}");
+}
+
+/// Whatever trials are allowed: what they take beyond the budget is C0 in proportion, and nobody who is alone loses more than a dozen
+/// holds in one.
+#[test]
+fn trials_cost_no_more_than_c0() {
+    let calls = prop::collection::vec((ticks(), call(1, (3, allowance()))), 1..400);
+    let seen = run_calls::<Budget>(4_000, 0, params(), calls, Just(0));
+    assert!(seen.trials > seen.completions / 10, "too few trials to say anything: {seen:?}");
+}
+
+/// The regulator chooses its trials, and gives licences: beside what it holds with them the account is kept, with C0.
+#[test]
+fn a_regulator_keeps_the_account() {
+    let params = params().prop_map(|params| Params { thr: params.thr.max(8), ..params });
+    let calls = prop::collection::vec((ticks(), call(1, (20, habit().prop_map(Call::Live)))), 1..40);
+    let seen = run_calls::<Auto>(200, 4, params, calls, Just(0));
+    assert!(seen.trials > 20 && seen.licences > 20, "too few to say anything: {seen:?}");
 }
 
 /// Out of order: the others stay held, with their deadline and their account.
@@ -329,13 +477,14 @@ fn a_late_timer_costs_no_more_than_its_lateness() {
 #[test]
 fn a_synchronous_requester_has_one_interrupt_for_each_request_and_never_waits() {
     proptest!(|(budget in 1..5_000_u16, times in prop::collection::vec((0..3_000_u64, 0..3_000_u64), 1..600))| {
-        let mut queue = Queue::new(Params { tick_hz: TICK_HZ, budget: Share::basis_points(budget), ..Params::DEFAULT });
+        let params = Params { tick_hz: TICK_HZ, budget: Share::basis_points(budget), ..Params::DEFAULT };
+        let mut queue = Queue::<Budget>::new(params, 0);
         for (think, device) in times {
             queue.pass(think, 0);
             queue.call(Call::Submit(1));
             queue.pass(device, 0);
             queue.call(Call::Complete(Event::Plain));
-            prop_assert_eq!(queue.held, 0);
+            prop_assert_eq!(queue.truth.held, 0);
             queue.call(Call::Reap);
         }
     });
@@ -344,7 +493,7 @@ fn a_synchronous_requester_has_one_interrupt_for_each_request_and_never_waits() 
 /// Arrivals that do not wait for us.
 #[test]
 fn an_open_load_is_hardly_held() {
-    let mut queue = Queue::new(Params { tick_hz: TICK_HZ, ..Params::DEFAULT });
+    let mut queue = Queue::<Budget>::new(Params { tick_hz: TICK_HZ, ..Params::DEFAULT }, 0);
     let mut delays = 0_u64;
     for _ in 0..100_000 {
         queue.pass(10, 0);
@@ -355,7 +504,7 @@ fn an_open_load_is_hardly_held() {
             queue.call(Call::Complete(Event::Plain));
             queue.check();
         }
-        delays += u64::from(queue.held > 0);
+        delays += u64::from(queue.truth.held > 0);
         queue.call(Call::Reap);
     }
     assert!(delays < 5_000, "{delays}");

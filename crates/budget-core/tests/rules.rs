@@ -1,6 +1,7 @@
 //! The rules of the documentation by example: out-of-order Urgent, the storm guard, configurations.
 
 mod spent;
+mod truth;
 
 use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
@@ -10,6 +11,7 @@ use budget_core::{
     Submission,
 };
 use spent::spent;
+use truth::{Truth, learning};
 
 /// A clock of 1 µs, so that spans are small numbers.
 const TICK_HZ: u64 = 1_000_000;
@@ -76,29 +78,31 @@ struct Guest {
     depth: u32,
     now: u64,
     steps: u32,
-    waiting: u32, // submitted and not reaped
-    covered: u32, // of them, those that an interrupt covers
+    truth: Truth,
 }
 
 impl Guest {
     fn new(params: Params, depth: u32) -> Self {
-        Self { budget: Budget::new(config(params)), depth, now: 0, steps: 0, waiting: 0, covered: 0 }
+        Self { budget: Budget::new(config(params)), depth, now: 0, steps: 0, truth: Truth::default() }
     }
 
     /// Time passes, in which deadlines are met.
     fn pass(&mut self, ticks: u64) {
         let end = self.now + ticks;
         while let Some(deadline) = self.budget.deadline().filter(|deadline| *deadline <= end) {
-            assert!(self.budget.on_deadline(deadline).is_deliver());
-            self.covered = self.waiting;
+            self.truth.go_to(deadline);
+            let decision = self.budget.on_deadline(deadline);
+            assert!(decision.is_deliver());
+            self.truth.decided(decision);
         }
         self.now = end;
+        self.truth.go_to(end);
     }
 
     /// It submits one request or two, which complete, or waits and reaps.
     fn step(&mut self) {
         self.steps += 1;
-        if self.waiting >= self.depth {
+        if self.truth.outstanding() >= self.depth {
             self.reap();
             return;
         }
@@ -108,28 +112,24 @@ impl Guest {
 
     /// It waits for an interrupt, and takes its time.
     fn reap(&mut self) {
-        while self.covered == 0 {
+        while self.truth.covered == 0 {
             self.pass(100);
         }
         self.pass(300);
-        self.waiting -= std::mem::take(&mut self.covered);
+        self.truth.reap();
     }
 
     /// Requests are submitted at once, and complete.
     fn submit(&mut self, count: u32) {
         for _ in 0..count {
-            self.waiting += 1;
+            self.truth.submit(1);
             self.budget.on_submits(self.now, 1);
         }
         self.pass(2);
         for cif in (1..=count).rev() {
-            if self
-                .budget
-                .on_completion(self.now, &Completion { outstanding: self.waiting, ..Completion::with_cif(cif) })
-                .is_deliver()
-            {
-                self.covered = self.waiting + 1 - cif;
-            }
+            let completion = Completion { outstanding: self.truth.outstanding(), ..Completion::with_cif(cif) };
+            let decision = self.budget.on_completion(self.now, &completion);
+            self.truth.complete(decision);
         }
     }
 }
@@ -377,7 +377,7 @@ fn a_pause_earns_nothing() {
     let mut guest = Guest::new(PARAMS, 16);
     for _ in 0..100 {
         (0..500).for_each(|_| guest.step());
-        while guest.waiting > 0 {
+        while guest.truth.outstanding() > 0 {
             guest.step();
         }
         let before = spent(&guest.budget).1;
@@ -399,7 +399,7 @@ fn with_a_licence_no_completion_waits_for_more_than_its_limit_says() {
         let mut held = 0;
         for _ in 0..1_000 {
             guest.step();
-            held = held.max(guest.budget.held());
+            held = held.max(guest.truth.held);
         }
         assert_eq!((held, guest.budget.limit()), (u32::from(limit) - 1, limit));
     }
@@ -453,20 +453,29 @@ fn who_turns_out_to_be_alone_does_not_wait_again() {
     }
 }
 
-/// It is paid for by the account and C0, and by nothing else.
+/// It is paid for by what is earned meanwhile, what was saved, and C0, which grows with what the load has spent and what speaks for a
+/// licence: who has spent little is tried little.
 #[test]
 fn a_trial_ends_when_it_costs_too_much() {
-    let mut guest = Guest::new(PARAMS, 16);
-    (0..100).for_each(|_| guest.step());
-    guest.budget.allow(guest.now, Allowance { level: Level::Trial, limit: 8, evidence: 3, ..Allowance::STRICT });
-    let _ = (0..10_000).find(|_| {
-        guest.step();
-        guest.budget.level() != Level::Trial
-    });
-    assert_eq!(guest.budget.level(), Level::Strict);
-    let (held, spent) = spent(&guest.budget);
-    let may_be = (spent - held) / 10 + guest.budget.config().learning_of(spent);
-    assert!((may_be / 2..=may_be).contains(&held), "{held} of {spent}, of {may_be} that it may");
+    for (steps, evidence) in
+        [100, 2_000, 20_000].into_iter().flat_map(|steps| [0, 1, 2, 3].map(|evidence| (steps, evidence)))
+    {
+        let mut guest = Guest::new(PARAMS, 16);
+        (0..steps).for_each(|_| guest.step());
+        let before = guest.truth;
+        guest.budget.allow(guest.now, Allowance { level: Level::Trial, limit: 8, evidence, ..Allowance::STRICT });
+        let _ = (0..100_000).find(|_| {
+            guest.step();
+            guest.budget.level() != Level::Trial
+        });
+        assert_eq!(guest.budget.level(), Level::Strict);
+        let earned = guest.truth.earned(&PARAMS) - before.earned(&PARAMS);
+        let saved = (before.earned(&PARAMS) - before.held_time).min(4 * 2_000 * 16 / 10);
+        let learning = learning(&PARAMS, guest.truth.outstanding_time, u64::from(evidence) + 1);
+        let (held, may_be) = (guest.truth.held_time - before.held_time, earned + saved + learning);
+        assert!((learning / 4..=may_be).contains(&held), "{held} of {may_be}, with {evidence} after {steps} steps");
+        assert!(guest.truth.held_time <= guest.truth.allowed(&PARAMS, u64::from(evidence) + 1));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Plays operations to a policy and checks every answer against a model of the device and its consumer.
 
-use crate::{Completion, Decision, Hint, Mark, Op, Promises, Reason, Submission, Tested, Ticket, When};
+use crate::{Budget, Completion, Decision, Hint, Mark, Op, Promises, Reason, Submission, Tested, Ticket, When};
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 
@@ -67,16 +67,38 @@ pub struct Driver<P> {
     stale: VecDeque<Ticket>,
     held: VecDeque<Held>,
     reaping: bool,
-    covered: u32,       // and not reaped
-    held_time: u128,    // that a budget has to pay for, in commands * ticks
-    earned_time: u128,  // by which it pays: the same in parts of SHARE_OF
-    constant: u64,      // which it pays besides: the largest that was promised
+    covered: u32,      // and not reaped
+    held_time: u128,   // that a budget has to pay for, in commands * ticks
+    earned_time: u128, // by which it pays: the same in parts of SHARE_OF
+    spent_time: u128,  // by all commands, in commands * ticks
+    constant: Constant,
     promises: Promises, // before the present call
     interrupts: u64,
     completions: u64,
     paced: u64,      // since the configuration last changed
     paced_min: i128, // min over paced interrupts j of j * interval - elapsed
     trace: VecDeque<String>,
+}
+
+/// What a budget pays besides: of each field the largest that was promised.
+#[derive(Clone, Copy, Default)]
+struct Constant {
+    first: u64,
+    growth: u16, // in parts of SHARE_OF
+    max: u64,
+}
+
+impl Constant {
+    fn promise(&mut self, budget: &Budget) {
+        self.first = self.first.max(budget.constant);
+        self.growth = self.growth.max(budget.growth.as_basis_points());
+        self.max = self.max.max(budget.constant_max);
+    }
+
+    fn after(self, spent_time: u128) -> u128 {
+        let grown = u128::from(self.first) + spent_time * u128::from(self.growth) / SHARE_OF;
+        grown.min(self.max.into())
+    }
 }
 
 /// What a run did.
@@ -109,8 +131,8 @@ fn carrying(ticket: Option<Ticket>) -> Mark {
 impl<P: Tested> Driver<P> {
     /// A device at rest.
     pub fn new(policy: P, shell: Shell, start: u64) -> Self {
-        Self {
-            promises: policy.promises(),
+        let mut driver = Self {
+            promises: Promises::default(),
             policy,
             shell,
             now: start,
@@ -125,12 +147,22 @@ impl<P: Tested> Driver<P> {
             covered: 0,
             held_time: 0,
             earned_time: 0,
-            constant: 0,
+            spent_time: 0,
+            constant: Constant::default(),
             interrupts: 0,
             completions: 0,
             paced: 0,
             paced_min: i128::MAX,
             trace: VecDeque::new(),
+        };
+        driver.renew_promises();
+        driver
+    }
+
+    fn renew_promises(&mut self) {
+        self.promises = self.policy.promises();
+        if let Some(budget) = &self.promises.budget {
+            self.constant.promise(budget);
         }
     }
 
@@ -287,15 +319,15 @@ impl<P: Tested> Driver<P> {
     }
 
     fn move_to(&mut self, instant: u64) {
+        let elapsed = instant - self.now;
+        self.spent_time += u128::from(self.outstanding()) * u128::from(elapsed);
         if let Some(budget) = self.promises.budget {
-            self.constant = self.constant.max(budget.constant);
             let free = budget.free_until.min(instant).saturating_sub(self.now);
-            let elapsed = instant - self.now;
             self.held_time += self.held.len() as u128 * u128::from(elapsed - free);
             let others = self.outstanding() - self.held.len() as u32;
             self.earned_time += u128::from(budget.share.as_basis_points()) * u128::from(others) * u128::from(elapsed);
         }
-        self.elapsed += u128::from(instant - self.now);
+        self.elapsed += u128::from(elapsed);
         self.now = instant;
     }
 
@@ -403,6 +435,13 @@ impl<P: Tested> Driver<P> {
     /// Applies a decision to the model. `completing` is the hint of the command that completes in this very call.
     fn decided(&mut self, event: &str, decision: Decision, completing: Option<Hint>) -> Result<(), Violation> {
         let reason = match decision {
+            Decision::Hold(reason) if completing == Some(Hint::Urgent) && !self.promises.urgent.may_be_held(reason) => {
+                self.note(format_args!("{event:<44} {decision:?}"));
+                return Err(self.violation(
+                    "nobody who is marked urgent waits",
+                    format!("{event} answered Hold({})", reason.name()),
+                ));
+            }
             Decision::Hold(_) => None,
             Decision::Deliver(reason) => {
                 let empty = self.held.is_empty();
@@ -473,7 +512,7 @@ impl<P: Tested> Driver<P> {
 
     fn check_budget(&self) -> Result<(), Violation> {
         let (Shell::Punctual, Some(budget)) = (self.shell, self.promises.budget) else { return Ok(()) };
-        let paid = self.earned_time / SHARE_OF + u128::from(self.constant);
+        let paid = self.earned_time / SHARE_OF + self.constant.after(self.spent_time);
         if self.held_time > paid {
             return Err(self.violation(
                 "holding costs no more than the budget",
@@ -492,7 +531,7 @@ impl<P: Tested> Driver<P> {
 
     /// What must hold after every call.
     fn check_state(&mut self) -> Result<(), Violation> {
-        self.promises = self.policy.promises();
+        self.renew_promises();
         if let Some(fault) = self.policy.fault() {
             return Err(self.violation("the policy agrees with itself", fault));
         }

@@ -10,7 +10,8 @@
 //! 4. *Delay bound*: no completion waits longer than the policy promises, if deadlines are met.
 //! 5. *Rate bound*: no window of time has more interrupts than the policy promises.
 //! 6. *Budget*: completions are held for no more than a share of the time that commands spend, if the policy promises one.
-//! 7. *Harmless deadlines*: early, repeated and needless calls of `on_deadline` change nothing.
+//! 7. *Urgent*: a completion that is marked urgent interrupts at once, if the policy promises that; a storm guard may be excepted.
+//! 8. *Harmless deadlines*: early, repeated and needless calls of `on_deadline` change nothing.
 //!
 //! A policy under test is a [`Policy`] that says what it promises, which is [`Tested`]. Choose a [`Mix`] of events, and hand
 //! both to [`check`]:
@@ -49,7 +50,7 @@ pub use coalesce_decision::{
 pub use driver::{Driver, Shell, Summary, Violation, run};
 pub use lockstep::Lockstep;
 pub use op::{Mix, Op, When};
-pub use policy::{Budget, Promises, Rate, Tested};
+pub use policy::{Budget, Promises, Rate, Tested, Urgent};
 pub use trace::{Call, Event, Recorder, check_vector, record, replay};
 
 use proptest::strategy::{BoxedStrategy, Just, Strategy};

@@ -1,6 +1,6 @@
 //! What a policy promises, to be tested.
 
-use coalesce_decision::{Decision, Policy, Reason, Share};
+use coalesce_decision::{Decision, HoldReason, Policy, Reason, Share};
 
 /// At most `window / interval + burst` paced interrupts in any window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,15 +12,42 @@ pub struct Rate {
 }
 
 /// A latency budget: if every deadline is met, what completions were held for, summed over them, is at every moment at most
-/// `share` of what other commands were outstanding for, plus `constant`. The driver knows what was outstanding.
+/// `share` of what other commands were outstanding for, plus a constant: what learning may cost. The driver knows what was outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Of the time that commands spend.
     pub share: Share,
-    /// In commands * ticks. After a change of the configuration the largest counts.
+    /// The constant of commands that have spent no time yet, in commands * ticks. Of this and the next two the largest counts that
+    /// was ever promised.
     pub constant: u64,
+    /// The share of the time that commands have spent by which the constant grows.
+    pub growth: Share,
+    /// What the constant grows to, in commands * ticks.
+    pub constant_max: u64,
     /// Before this instant the policy may not interrupt, so that what is held until then does not count.
     pub free_until: u64,
+}
+
+/// Whether a completion that is marked urgent may be held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgent {
+    /// As any other.
+    #[default]
+    MayWait,
+    /// Never.
+    Interrupts,
+    /// Only where a storm guard allows no interrupt: [`HoldReason::Storm`].
+    InterruptsUnlessStorm,
+}
+
+impl Urgent {
+    pub(crate) fn may_be_held(self, reason: HoldReason) -> bool {
+        match self {
+            Self::MayWait => true,
+            Self::Interrupts => false,
+            Self::InterruptsUnlessStorm => reason == HoldReason::Storm,
+        }
+    }
 }
 
 /// What a policy promises. The checker holds it to that.
@@ -33,6 +60,8 @@ pub struct Promises {
     pub rate: Option<Rate>,
     /// The bound on what holding costs, if there is one.
     pub budget: Option<Budget>,
+    /// Whether who is marked urgent may wait.
+    pub urgent: Urgent,
     /// Reasons of interrupts that the rate bound does not count.
     pub unpaced: &'static [Reason],
     /// The policy may hold without a deadline while a command is in flight, whose completion ends the hold.

@@ -1,7 +1,7 @@
 //! Each rule catches the mistake it is there for.
 
 use coalesce_testkit::{
-    Budget, Completion, Decision, HoldReason, Mix, Policy, Promises, Rate, Reason, Share, Tested, try_check_any,
+    Budget, Completion, Decision, HoldReason, Mix, Policy, Promises, Rate, Reason, Share, Tested, Urgent, try_check_any,
 };
 use proptest::strategy::{Just, Strategy};
 
@@ -26,6 +26,14 @@ enum Mistake {
     Miscount,
     /// Holds for longer than its budget pays for.
     Dear,
+    /// Holds for what a budget pays for once its commands have spent much, from the beginning on.
+    Early,
+    /// Holds an urgent completion like any other.
+    Deaf,
+    /// Holds it as if there were a storm guard.
+    Paced,
+    /// There is one.
+    Storming,
 }
 
 #[derive(Debug)]
@@ -55,7 +63,11 @@ impl Policy for Counted {
             self.first = now;
         }
         self.held += 1;
-        if self.held == COUNT { self.deliver() } else { Decision::Hold(HoldReason::Aggregate) }
+        match self.mistake {
+            _ if self.held == COUNT => self.deliver(),
+            Mistake::Paced | Mistake::Storming => Decision::Hold(HoldReason::Storm),
+            _ => Decision::Hold(HoldReason::Aggregate),
+        }
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -84,16 +96,27 @@ impl Policy for Counted {
 
 impl Tested for Counted {
     fn promises(&self) -> Promises {
-        let budget = Budget { share: Share::percent(10), constant: 2 * TIME, free_until: 0 };
-        let budget = (self.mistake == Mistake::Dear).then_some(budget);
-        Promises { hold_max: Some(TIME), rate: self.rate, budget, ..Promises::default() }
+        let share = Share::percent(10);
+        let dear = Budget { share, constant: 2 * TIME, growth: share, constant_max: 3 * TIME, free_until: 0 };
+        let budget = match self.mistake {
+            Mistake::Dear => Some(dear),
+            Mistake::Early => Some(Budget { constant_max: u64::MAX, ..dear }),
+            _ => None,
+        };
+        let urgent = match self.mistake {
+            Mistake::Deaf | Mistake::Paced => Urgent::Interrupts,
+            Mistake::Storming => Urgent::InterruptsUnlessStorm,
+            _ => Urgent::MayWait,
+        };
+        Promises { hold_max: Some(TIME), rate: self.rate, budget, urgent, ..Promises::default() }
     }
 }
 
 fn rule_broken_by(mistake: Mistake) -> Option<String> {
     let rate = (mistake == Mistake::Storm).then_some(Rate { interval: TIME, burst: 2 });
     let policy = |&mistake: &Mistake| Counted { mistake, held: 0, first: 0, rate };
-    let found = try_check_any(&Mix::new([TIME]), 200_000, &Just(mistake).boxed(), policy).err()?;
+    let found =
+        try_check_any(&Mix { hints: true, ..Mix::new([TIME]) }, 200_000, &Just(mistake).boxed(), policy).err()?;
     assert!(found.ops.len() <= 20, "not short: {found}");
     found.violation.split(':').next().map(String::from)
 }
@@ -111,6 +134,10 @@ fn every_rule_catches_its_mistake() {
         (Mistake::Storm, Some("the interrupt rate is bounded")),
         (Mistake::Miscount, Some("completions = covered + held")),
         (Mistake::Dear, Some("holding costs no more than the budget")),
+        (Mistake::Early, Some("holding costs no more than the budget")),
+        (Mistake::Deaf, Some("nobody who is marked urgent waits")),
+        (Mistake::Paced, Some("nobody who is marked urgent waits")),
+        (Mistake::Storming, None),
     ] {
         assert_eq!(rule_broken_by(mistake).as_deref(), rule, "{mistake:?}");
     }

@@ -1,7 +1,9 @@
 //! The machine as a policy under test.
 
 use budget_core::{Allowance, Budget, Config, Event, Level, Params};
-use coalesce_testkit::{Completion, Decision, Mark, Policy, Promises, Rate, Reason, Submission, Tested, forward};
+use coalesce_testkit::{
+    Completion, Decision, Mark, Policy, Promises, Rate, Reason, Share, Submission, Tested, Urgent, forward,
+};
 
 /// What `Tested::reconfigure` switches to with the choices beyond the configurations.
 pub const ALLOWANCES: [Allowance; 8] = [
@@ -21,6 +23,7 @@ pub struct Machine {
     budget: Budget,
     configs: Vec<(Config, Params)>,
     params: Params,
+    evidence: u8, // of the allowance
 }
 
 impl Machine {
@@ -28,7 +31,21 @@ impl Machine {
     pub fn new(choice: &[Params]) -> Self {
         let configs: Vec<_> = choice.iter().map(|&params| (Config::new(params).expect("valid"), params)).collect();
         let (config, params) = configs[0];
-        Self { budget: Budget::new(config), configs, params }
+        Self { budget: Budget::new(config), configs, params, evidence: 0 }
+    }
+}
+
+/// The budget as the documentation has it, while so much speaks for a licence: C0 = (4 * max_hold + spent / 128) * (1 to 4), at most
+/// 32 * max_hold.
+pub fn promised(params: &Params, evidence: u8, free_until: u64) -> coalesce_testkit::Budget {
+    let max_hold = (u128::from(params.max_hold_ns) * u128::from(params.tick_hz) / 1_000_000_000).max(1) as u64;
+    let factor = u16::from(evidence) + 1;
+    coalesce_testkit::Budget {
+        share: params.budget,
+        constant: 4 * max_hold * u64::from(factor),
+        growth: Share::basis_points(79 * factor), // 1 / 128 is 78.1
+        constant_max: 32 * max_hold,
+        free_until,
     }
 }
 
@@ -53,6 +70,7 @@ impl Policy for Machine {
 
     fn reset_tracking(&mut self) {
         self.budget.reset_tracking();
+        self.evidence = 0;
     }
 
     forward!(self => self.budget; deadline, on_deadline, flush, on_consumed, held, spent);
@@ -63,15 +81,12 @@ impl Tested for Machine {
         let config = self.budget.config();
         let burst = self.params.storm.map_or(0, |storm| (2 << storm.shift) + 2);
         // Under a licence the account rests: it is for what the driver does not know.
-        let budget = coalesce_testkit::Budget {
-            share: self.params.budget,
-            constant: config.learning(),
-            free_until: self.budget.paced_until().unwrap_or(0),
-        };
+        let budget = promised(&self.params, self.evidence, self.budget.paced_until().unwrap_or(0));
         Promises {
             hold_max: Some(config.max_hold()),
             rate: config.storm_interval().map(|interval| Rate { interval, burst }),
             budget: (self.budget.level() != Level::Licensed).then_some(budget),
+            urgent: if self.params.storm.is_some() { Urgent::InterruptsUnlessStorm } else { Urgent::Interrupts },
             unpaced: &[Reason::Flush, Reason::Error],
             ..Promises::default()
         }
@@ -81,6 +96,7 @@ impl Tested for Machine {
         let Some(&(config, params)) = self.configs.get(usize::from(choice)) else {
             let allowance = *ALLOWANCES.get(usize::from(choice) - self.configs.len())?;
             self.budget.allow(now, allowance);
+            self.evidence = allowance.evidence;
             return Some(self.on_deadline(now)); // what is held may be due by now
         };
         let answer = self.budget.reconfigure(config, now).ok()?;

@@ -9,7 +9,7 @@
 use crate::machine::ALLOWANCES;
 use budget_core::{Allowance, Event, Level, Share};
 use coalesce_testkit::{
-    Budget, Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Spent, Submission, Tested,
+    Budget, Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Spent, Submission, Tested, Urgent,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -645,14 +645,21 @@ impl Tested for Reference {
     fn promises(&self) -> Promises {
         let Params { max_hold, storm, budget, .. } = self.rules();
         let interval = storm.map_or(0, |storm| storm.interval);
+        let factor = i128::from(self.allowed.evidence.min(3)) + 1;
         Promises {
             hold_max: Some((max_hold + interval) as u64),
             rate: storm.map(|Storm { interval, shift }| Rate { interval: interval as u64, burst: (2 << shift) + 2 }),
             budget: (self.level() != Level::Licensed).then_some(Budget {
                 share: budget,
-                constant: 32 * max_hold as u64,
+                constant: (4 * max_hold * factor) as u64,
+                growth: Share::basis_points(79 * factor as u16),
+                constant_max: 32 * max_hold as u64,
                 free_until: self.paced_until().unwrap_or(0),
             }),
+            urgent: match storm {
+                Some(_) => Urgent::InterruptsUnlessStorm,
+                None => Urgent::Interrupts,
+            },
             unpaced: &[Reason::Flush, Reason::Error],
             ..Promises::default()
         }

@@ -1,7 +1,7 @@
 //! The machine as a policy under test.
 
 use cint_core::{Cint, Config, Params, Strict};
-use coalesce_testkit::{Decision, Mark, Policy, Promises, Rate, Reason, Submission, Tested, forward};
+use coalesce_testkit::{Decision, Mark, Policy, Promises, Rate, Reason, Submission, Tested, Urgent, forward};
 
 pub const GROUPS: usize = 2;
 
@@ -39,6 +39,7 @@ impl<const WORDS: usize> Tested for Machine<WORDS> {
         Promises {
             hold_max: config.max_hold(),
             rate: config.storm_interval().map(|interval| Rate { interval, burst }),
+            urgent: if self.params.storm.is_some() { Urgent::InterruptsUnlessStorm } else { Urgent::Interrupts },
             unpaced: &[Reason::Flush, Reason::Error],
             needs_batch_end: config.max_hold().is_none(),
             ..Promises::default()

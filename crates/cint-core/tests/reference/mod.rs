@@ -7,7 +7,7 @@
 
 use cint_core::Event;
 use coalesce_testkit::{
-    Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Submission, Tested, Ticket,
+    Completion, Decision, HoldReason, Mark, Policy, Promises, Rate, Reason, Submission, Tested, Ticket, Urgent,
 };
 use std::collections::BTreeSet;
 
@@ -465,6 +465,7 @@ impl Tested for Reference {
         Promises {
             hold_max,
             rate: storm.map(|Storm { interval, shift }| Rate { interval, burst: (2 << shift) + 2 }),
+            urgent: if storm.is_some() { Urgent::InterruptsUnlessStorm } else { Urgent::Interrupts },
             unpaced: &[Reason::Flush, Reason::Error],
             needs_batch_end: delta == 0 && max_hold.is_none(),
             ..Promises::default()
