@@ -5,7 +5,8 @@ mod truth;
 
 use budget_core::{Auto, Completion, Config, Level, Params, Policy as _, Share, Submission};
 use spent::spent;
-use truth::{Truth, learning};
+use std::collections::VecDeque;
+use truth::Truth;
 
 /// A clock of 1 µs.
 const PARAMS: Params = Params { tick_hz: 1_000_000, ..Params::DEFAULT };
@@ -272,22 +273,42 @@ fn a_guest_whose_interrupts_cost_nothing_gets_none() {
     assert_eq!(truth.licensed_time, 0);
 }
 
-/// It submits 16 requests, never waits for us, and pauses: holding has no effect.
+/// Bursts of 16 requests, one every `gap`, that never wait for us and take `service` each; after a burst there is a pause.
+fn pause_by_itself(gap: u64, service: u64, pause: u64) -> Truth {
+    let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+    let (mut truth, mut completions) = (Truth::default(), VecDeque::new());
+    let arrivals = (0..20_000).flat_map(|burst| (0..16).map(move |i| burst * (16 * gap + pause) + i * gap));
+    let mut arrivals = arrivals.peekable();
+    while let Some(at) = [arrivals.peek().copied(), completions.front().copied()].into_iter().flatten().min() {
+        while let Some(deadline) = auto.deadline().filter(|deadline| *deadline <= at) {
+            truth.go_to(deadline);
+            truth.decided(auto.on_deadline(deadline));
+            truth.reap();
+        }
+        truth.go_to(at);
+        if completions.front() == Some(&at) {
+            completions.pop_front();
+            let (cif, outstanding) = (truth.in_flight, truth.outstanding());
+            truth.complete(auto.on_completion(at, &Completion { outstanding, ..Completion::with_cif(cif) }));
+            truth.reap();
+        } else {
+            arrivals.next();
+            truth.submit(1);
+            let _ = auto.on_submit(at, &Submission::default());
+            completions.push_back(at + service);
+        }
+    }
+    truth
+}
+
+/// Holding has no effect, so it gets no licence, and what is held was paid for.
 #[test]
 fn a_load_that_pauses_by_itself_is_hardly_held() {
-    for (gap, pause) in [(20, 600), (20, 2_000), (100, 5_000), (7, 300)] {
-        let mut guest = Guest::new(u32::MAX, gap, 0, 0);
-        for _ in 0..20_000 {
-            for _ in 0..16 {
-                guest.step();
-                guest.truth.reap();
-            }
-            guest.pass(pause);
-            guest.truth.reap();
-        }
-        let (held, active) = (guest.truth.held_time, u128::from(20_000 * 16 * SERVICE));
-        let allowed = active / 20 + learning(&PARAMS, active, 4);
-        assert!(held <= allowed, "held for {held} ticks, of {active}: {gap}, {pause}");
+    for (gap, service, pause) in [(20, 70, 600), (20, 70, 2_000), (100, 300, 5_000), (7, 300, 300)] {
+        let truth = pause_by_itself(gap, service, pause);
+        let allowed = truth.allowed(&PARAMS, 4);
+        assert!(truth.held_time > 0 && truth.held_time <= allowed, "{truth:?}, allowed: {allowed}");
+        assert_eq!(truth.licensed_time, 0);
     }
 }
 

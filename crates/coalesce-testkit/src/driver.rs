@@ -1,6 +1,9 @@
 //! Plays operations to a policy and checks every answer against a model of the device and its consumer.
 
-use crate::{Budget, Completion, Decision, Hint, Mark, Op, Promises, Reason, Submission, Tested, Ticket, When};
+use crate::{
+    Budget, Completion, Decision, Hint, HoldReason, Mark, Op, Promises, Reason, Submission, Tested, Ticket, Urgent,
+    When,
+};
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 
@@ -434,8 +437,13 @@ impl<P: Tested> Driver<P> {
 
     /// Applies a decision to the model. `completing` is the hint of the command that completes in this very call.
     fn decided(&mut self, event: &str, decision: Decision, completing: Option<Hint>) -> Result<(), Violation> {
+        let may_wait = match self.promises.urgent {
+            Urgent::MayWait => true,
+            Urgent::Interrupts => false,
+            Urgent::InterruptsUnlessStorm => decision == Decision::Hold(HoldReason::Storm),
+        };
         let reason = match decision {
-            Decision::Hold(reason) if completing == Some(Hint::Urgent) && !self.promises.urgent.may_be_held(reason) => {
+            Decision::Hold(reason) if completing == Some(Hint::Urgent) && !may_wait => {
                 self.note(format_args!("{event:<44} {decision:?}"));
                 return Err(self.violation(
                     "nobody who is marked urgent waits",

@@ -1,6 +1,8 @@
 //! What a policy promises, to be tested.
 
-use coalesce_decision::{Decision, HoldReason, Policy, Reason, Share};
+#[cfg(doc)]
+use coalesce_decision::HoldReason;
+use coalesce_decision::{Decision, Policy, Reason, Share};
 
 /// At most `window / interval + burst` paced interrupts in any window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +40,6 @@ pub enum Urgent {
     Interrupts,
     /// Only where a storm guard allows no interrupt: [`HoldReason::Storm`].
     InterruptsUnlessStorm,
-}
-
-impl Urgent {
-    pub(crate) fn may_be_held(self, reason: HoldReason) -> bool {
-        match self {
-            Self::MayWait => true,
-            Self::Interrupts => false,
-            Self::InterruptsUnlessStorm => reason == HoldReason::Storm,
-        }
-    }
 }
 
 /// What a policy promises. The checker holds it to that.
