@@ -1,4 +1,4 @@
-// A device that spends a latency budget: waiting for company adds at most 5 % to the time that the host's requests take.
+// A device that spends a latency budget: see `coalesce_budget_config`.
 // Flash, clock and host are simulated, so every run is the same. The host keeps an account of its own, and checks the
 // promise. It needs nothing but a C library, so it runs on bare metal, too.
 #include <coalesce.h>
