@@ -364,7 +364,7 @@ impl<T> Line<T> {
         };
         self.see(now, what);
         self.checker.compare(now, self.delivery.policy().held().into(), self.held());
-        self.checker.check_budget(now, self.spent());
+        self.checker.check_budget(now, self.spent().held);
         let reason = reason.filter(|_| delivered == Some(Delivered::Interrupt));
         reason.map(|reason| Interrupt { reason, covers })
     }

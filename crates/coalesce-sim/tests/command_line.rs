@@ -135,7 +135,10 @@ fn a_replay_answers_whether_it_is_worth_it() {
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains(answer) && page.find("id=\"worth\"") < page.find("<h2>Details</h2>"));
     let legend = &page[page.find("<h2>The policies</h2>").unwrap()..];
-    let explained = legend.split("<li>").find(|line| line.contains("the default")).unwrap();
+    let policies = coalesce_policy::Spec::policies();
+    let promise = policies.iter().find(|policy| policy.name == "auto").unwrap().about;
+    let explained =
+        legend.split("<li>").find(|line| line.contains(promise)).expect("the contract of the default, in full");
     assert!(explained.contains("<b>auto</b>"), "what the default is stands at another budget: {explained}");
     let dear = json(&["replay", path, "--io-cycles", "1000000"]);
     assert!(dear["answer"].as_str().unwrap().starts_with("Nothing to gain"), "an interrupt costs hardly anything");
