@@ -36,8 +36,8 @@ pub(crate) const PATIENCE_SHIFT: u8 = 2;
 /// while: with 4 such a while ended nearly every climb before it was certain.
 pub(crate) const STARVED_MAX: u16 = 12;
 
-/// The most completions for each interrupt that a licence allows. Beyond eight, a guest gains little and one of its requesters
-/// that waits for each request loses more.
+/// The most completions for each interrupt that a licence allows. With sixteen a guest with 32 in flight has 1.45 x the IOPS and
+/// not 1.36, and a requester that waits for each request beside such a flood takes 4.2 x its time and not 2.7 (2026-11-30, simulated).
 pub(crate) const LICENSED_MAX: u8 = 8;
 /// And no more than this multiple of ε: who states a small budget means it.
 pub(crate) const LICENSED_SHARE: u32 = 160;
