@@ -19,6 +19,7 @@ check() {
   cargo fmt --all --check
   cargo clippy --quiet --locked "${crates[@]}" --all-targets -- -D warnings
   cargo run --quiet --locked --package xtask -- cycles
+  cargo run --quiet --locked --package xtask -- syntax
   scripts/check-recipe.sh
   cargo test --quiet --locked "${crates[@]}"
   scripts/check-cores.sh
@@ -38,6 +39,7 @@ lint() {
   cargo clippy --quiet --locked --manifest-path firmware-demo/embassy/Cargo.toml --all-targets \
     --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
   cargo run --quiet --locked --package xtask -- cycles
+  cargo run --quiet --locked --package xtask -- syntax
   scripts/check-recipe.sh
   scripts/check-help.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps

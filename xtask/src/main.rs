@@ -4,6 +4,7 @@
 
 mod api;
 mod cycles;
+mod syntax;
 
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ enum Task {
         #[arg(value_name = "CRATE")]
         crates: Vec<PathBuf>,
     },
+    /// Find let chains in packages whose rust-version does not have them
+    Syntax,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Api { update } => api::check(root, update),
         Task::Cycles { crates } => cycles::check(root, &crates),
+        Task::Syntax => syntax::check(root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

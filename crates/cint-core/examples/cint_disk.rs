@@ -35,9 +35,8 @@ impl Disk {
     }
 
     fn serve(&mut self, now: u64) {
-        while self.in_service.len() < CHANNELS
-            && let Some(hint) = self.waiting.pop_front()
-        {
+        while self.in_service.len() < CHANNELS {
+            let Some(hint) = self.waiting.pop_front() else { return };
             self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             self.in_service.push(Reverse((now + 8_000 + (self.random >> 33) % 4_000, hint)));
         }

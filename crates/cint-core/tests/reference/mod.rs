@@ -156,9 +156,7 @@ impl Reference {
 
     /// Own time at the external `now`: time backwards is zero elapsed.
     fn clock(&mut self, now: u64) -> Instant {
-        if let Some(previous) = self.previous
-            && now < previous
-        {
+        if let Some(previous) = self.previous.filter(|previous| now < *previous) {
             self.offset += i128::from(previous - now);
         }
         self.previous = Some(now);
@@ -489,9 +487,7 @@ impl Tested for Reference {
         if self.put_off {
             return Some(self.deliver(now, Reason::Storm));
         }
-        if let Some((own, reason)) = self.own_deadline()
-            && self.reported(own) <= now
-        {
+        if let Some((_, reason)) = self.own_deadline().filter(|(own, _)| self.reported(*own) <= now) {
             return Some(self.deliver(now, reason));
         }
         if self.batch() >= usize::from(new.thr) {
