@@ -7,7 +7,9 @@
 //! io_uring → [`coalesce_delivery`] posts its completion, asks the policy, and interrupts. A deadline of the policy
 //! leads to the same delivery.
 //!
-//! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio, and only [`nvme`] NVMe. Only the queue knows the policy.
+//! [`server`] serves any [`front_end`]. Only [`vhost`] knows virtio, and only [`nvme`] NVMe, but for what a host may set about its
+//! interrupts (Features 08h and 09h): a [`source`] hands that to the queue, for a policy that obeys it and for the [`stats`]. Only the
+//! queue asks a policy; elsewhere it is a name and its parameters.
 //!
 //! [`supervision`] has the processes, and what an operator talks to. [`os`] is what Linux is asked for, and knows nothing of the rest.
 

@@ -1,4 +1,4 @@
-//! A latency budget: `budget_...`. It holds what a stated share of the requests' time pays for.
+//! A latency budget: `coalesce_budget_...`. It holds what a stated share of the requests' time pays for.
 
 use crate::error::{Refused, coalesce_error, narrow, switch, zero};
 use crate::field::{COALESCE_FIELD_BUDGET, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};

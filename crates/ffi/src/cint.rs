@@ -1,4 +1,4 @@
-//! cinterrupts: `cint_...`. It decides by the requester's hints and by burst detection.
+//! cinterrupts: `coalesce_cint_...`. It decides by the requester's hints and by burst detection.
 
 use crate::error::{Refused, coalesce_error, narrow, switch, zero};
 use crate::field::{COALESCE_FIELD_IN_FLIGHT, COALESCE_FIELD_OOO, COALESCE_FIELD_STORM_SHIFT, COALESCE_FIELD_THR};

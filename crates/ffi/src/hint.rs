@@ -1,4 +1,4 @@
-//! Hints of the requester about a command, and their encodings: `cint_hint_...` (cinterrupts §3.3, §3.4, §4.1).
+//! Hints of the requester about a command, and their encodings: `coalesce_hint_...` (cinterrupts §3.3, §3.4, §4.1).
 
 use cint_core::{Barriers, BothBits, Event, Hint, SystemCall};
 

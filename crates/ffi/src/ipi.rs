@@ -1,4 +1,4 @@
-//! The gate for inter-processor interrupts: `ipi_gate_...`. Two threads share a gate.
+//! The gate for inter-processor interrupts: `coalesce_ipi_gate_...`. Two threads share a gate.
 
 use crate::error::coalesce_error;
 use crate::instant::instant;

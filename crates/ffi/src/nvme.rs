@@ -1,4 +1,4 @@
-//! Decodes and encodes NVMe's coalescing features: `nvme_...` (NVM Express Base Specification, Features 08h and 09h).
+//! Decodes and encodes NVMe's coalescing features: `coalesce_nvme_...` (NVM Express Base Specification, Features 08h and 09h).
 
 use crate::error::{Refused, coalesce_error};
 use crate::field::{COALESCE_FIELD_AGGREGATION_THRESHOLD, COALESCE_FIELD_AGGREGATION_TIME_NS, COALESCE_FIELD_VECTOR};

@@ -1,4 +1,4 @@
-//! The consumer of a completion queue whose urgent completions interrupt alone: `cint_reaper_...` (cinterrupts §3.5).
+//! The consumer of a completion queue whose urgent completions interrupt alone: `coalesce_reaper_...` (cinterrupts §3.5).
 
 use crate::block::Block;
 use crate::error::coalesce_error;

@@ -1,4 +1,4 @@
-//! Strict Barriers: `cint_window_...`. A batch is complete when its last command and every command submitted before it
+//! Strict Barriers: `coalesce_window_...`. A batch is complete when its last command and every command submitted before it
 //! have completed (cinterrupts §4.3).
 
 use crate::auto::coalesce_auto_state;

@@ -1,4 +1,4 @@
-//! vIC: `vic_...`. It decides by the commands in flight and the completion rate.
+//! vIC: `coalesce_vic_...`. It decides by the commands in flight and the completion rate.
 
 use crate::error::{Refused, coalesce_error, narrow, switch, zero};
 use crate::field::{COALESCE_FIELD_CIF_THRESHOLD, COALESCE_FIELD_LIVE_CLAMP, COALESCE_FIELD_MAX_SKIP};
