@@ -79,6 +79,7 @@ impl<P: Policy, const GROUPS: usize, const WORDS: usize> Policy for Strict<P, GR
         self.tracker.untracked()
     }
 
-    forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, mark_at, wants_batch_end, on_batch_end,
-        on_schedule, on_deschedule, posts_late, max_hold, may_hold, spent, times_back, on_passed);
+    // The default of `on_completions` calls the one above.
+    forward!(self => self.policy; all but on_submit, on_completion, on_completions, on_covered, on_cancel, reset_tracking, wants_submit,
+        untracked);
 }

@@ -127,6 +127,6 @@ impl<P: Policy> Policy for Counted<P> {
         })
     }
 
-    forward!(self => self.policy; deadline, on_consumed, held, on_submit, mark_at, wants_batch_end, reset_tracking,
-        posts_late, max_hold, may_hold, wants_submit, times_back, untracked);
+    forward!(self => self.policy; all but on_completion, on_completions, on_covered, on_passed, on_deadline, on_batch_end, flush,
+        on_cancel, on_schedule, on_deschedule, spent);
 }

@@ -182,10 +182,9 @@ pub trait Policy: Debug {
     }
 }
 
-/// Writes methods of a [`Policy`] that hand a call on to another policy: what a wrapper leaves as it is. `all` stands for
-/// every method. Name every method that you do not write yourself: one that is left out has the trait's default, which does not
-/// reach the policy inside, and may lose what that one waits for. Only `on_completions` and `on_covered` have defaults that call
-/// the wrapper's own `on_completion`.
+/// Writes the methods of a [`Policy`] that hand a call on to another policy: what a wrapper leaves as it is. That is `all` of them, or
+/// `all but` those that you name, because you write them yourself or want the trait's default, which does not reach the policy inside.
+/// Only `on_completions` and `on_covered` have defaults that a wrapper may want: they call its own `on_completion`.
 ///
 /// ```
 /// use coalesce_decision::{Completion, Decision, Policy, Reason, forward};
@@ -202,10 +201,8 @@ pub trait Policy: Debug {
 ///         let decision = self.policy.on_completion(now, completion);
 ///         if self.is_on || decision.is_deliver() { decision } else { self.policy.flush(now) }
 ///     }
-///     // All others, as a default would not reach the policy inside.
-///     forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, on_submit, mark_at, wants_batch_end,
-///         on_batch_end, on_cancel, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold, may_hold, wants_submit,
-///         spent, times_back, untracked, on_passed);
+///     // Completions that are found together are for its own on_completion, too.
+///     forward!(self => self.policy; all but on_completion, on_completions, on_covered);
 /// }
 /// ```
 ///
@@ -237,12 +234,44 @@ macro_rules! forward {
     ($self:ident => $policy:expr; $($methods:tt)+) => { $crate::forward!(@each ($policy) $self; $($methods)+); };
     ($self:ident in $each:ident; $($methods:tt)+) => { $crate::forward!(@each [$each] $self; $($methods)+); };
 
-    (@each $to:tt $self:ident; all) => {
-        $crate::forward!(@each $to $self; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit,
+    (@each $to:tt $self:ident; all) => { $crate::forward!(@each $to $self; all but); };
+    (@each $to:tt $self:ident; all but $($own:ident),* $(,)?) => {
+        $crate::forward!(@all [$($own)*] $to $self; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit,
             on_completions, on_covered, on_passed, mark_at, wants_batch_end, on_batch_end, on_cancel, on_schedule, on_deschedule,
             reset_tracking, posts_late, max_hold, may_hold, wants_submit, spent, times_back, untracked);
     };
     (@each $to:tt $self:ident; $($method:ident),+ $(,)?) => { $($crate::forward!(@$method $to $self);)+ };
+
+    // Each but those among its own.
+    (@all $own:tt $to:tt $self:ident; $($method:ident),+) => { $($crate::forward!(@but $own $method $to $self);)+ };
+    (@but [] $method:ident $to:tt $self:ident) => { $crate::forward!(@$method $to $self); };
+    (@but [on_completion $($own:ident)*] on_completion $to:tt $self:ident) => {};
+    (@but [deadline $($own:ident)*] deadline $to:tt $self:ident) => {};
+    (@but [on_deadline $($own:ident)*] on_deadline $to:tt $self:ident) => {};
+    (@but [flush $($own:ident)*] flush $to:tt $self:ident) => {};
+    (@but [on_consumed $($own:ident)*] on_consumed $to:tt $self:ident) => {};
+    (@but [held $($own:ident)*] held $to:tt $self:ident) => {};
+    (@but [on_submit $($own:ident)*] on_submit $to:tt $self:ident) => {};
+    (@but [on_completions $($own:ident)*] on_completions $to:tt $self:ident) => {};
+    (@but [on_covered $($own:ident)*] on_covered $to:tt $self:ident) => {};
+    (@but [on_passed $($own:ident)*] on_passed $to:tt $self:ident) => {};
+    (@but [mark_at $($own:ident)*] mark_at $to:tt $self:ident) => {};
+    (@but [wants_batch_end $($own:ident)*] wants_batch_end $to:tt $self:ident) => {};
+    (@but [on_batch_end $($own:ident)*] on_batch_end $to:tt $self:ident) => {};
+    (@but [on_cancel $($own:ident)*] on_cancel $to:tt $self:ident) => {};
+    (@but [on_schedule $($own:ident)*] on_schedule $to:tt $self:ident) => {};
+    (@but [on_deschedule $($own:ident)*] on_deschedule $to:tt $self:ident) => {};
+    (@but [reset_tracking $($own:ident)*] reset_tracking $to:tt $self:ident) => {};
+    (@but [posts_late $($own:ident)*] posts_late $to:tt $self:ident) => {};
+    (@but [max_hold $($own:ident)*] max_hold $to:tt $self:ident) => {};
+    (@but [may_hold $($own:ident)*] may_hold $to:tt $self:ident) => {};
+    (@but [wants_submit $($own:ident)*] wants_submit $to:tt $self:ident) => {};
+    (@but [spent $($own:ident)*] spent $to:tt $self:ident) => {};
+    (@but [times_back $($own:ident)*] times_back $to:tt $self:ident) => {};
+    (@but [untracked $($own:ident)*] untracked $to:tt $self:ident) => {};
+    (@but [$other:ident $($own:ident)*] $method:ident $to:tt $self:ident) => {
+        $crate::forward!(@but [$($own)*] $method $to $self);
+    };
 
     (@on_completion $to:tt $self:ident) => {
         #[inline]

@@ -173,9 +173,7 @@ impl Policy for AnyPolicy {
         }
     }
 
-    forward!(self => self.policy; on_completion, flush, on_consumed, held, on_submit, on_completions,
-        on_covered, on_passed, mark_at, wants_batch_end, on_batch_end, on_schedule, on_deschedule, reset_tracking, posts_late, max_hold,
-        may_hold, wants_submit, spent, times_back, untracked);
+    forward!(self => self.policy; all but on_cancel, deadline, on_deadline);
 }
 
 /// A ticket of an older policy is not given again by a newer one, which would take one command for the other.

@@ -106,8 +106,7 @@ impl<P: Policy> Policy for Hinted<P> {
         }
     }
 
-    forward!(self => self.policy; deadline, on_deadline, flush, on_consumed, held, wants_batch_end, on_batch_end, on_cancel,
-        on_schedule, on_deschedule, reset_tracking, posts_late, max_hold, may_hold, spent, times_back, untracked, on_passed);
+    forward!(self => self.policy; all but on_submit, on_completion, on_completions, on_covered, mark_at, wants_submit);
 }
 
 const CLASS_SHIFT: u16 = 13;

@@ -145,7 +145,5 @@ impl Policy for Sum {
         }
     }
 
-    forward!(self in each; deadline, held, mark_at, wants_batch_end, posts_late, max_hold, may_hold, wants_submit, spent,
-        times_back, untracked, on_deadline, flush, on_consumed, on_submit, on_completions, on_covered, on_passed, on_batch_end,
-        on_cancel, on_schedule, on_deschedule, reset_tracking);
+    forward!(self in each; all but on_completion);
 }

@@ -36,7 +36,7 @@ impl<P: Policy> Policy for Prototype<P> {
         nothing_due(self.held())
     }
 
-    forward!(self => self.0; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit);
+    forward!(self => self.0; all but on_cancel, on_schedule, on_deschedule);
 }
 
 /// Nothing is due with `held` completions held.

@@ -73,7 +73,7 @@ impl Policy for Machine {
         self.evidence = 0;
     }
 
-    forward!(self => self.budget; deadline, on_deadline, flush, on_consumed, held, spent);
+    forward!(self => self.budget; all but on_completion, on_completions, on_covered, on_submit, on_cancel, reset_tracking);
 }
 
 impl Tested for Machine {

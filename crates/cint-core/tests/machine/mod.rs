@@ -28,8 +28,7 @@ impl<const WORDS: usize> Policy for Machine<WORDS> {
         if self.groups == 0 { Mark::default() } else { self.strict.on_submit(now, submission) }
     }
 
-    forward!(self => self.strict; on_completion, deadline, on_deadline, on_batch_end, flush, on_consumed, on_cancel, held,
-        reset_tracking);
+    forward!(self => self.strict; all but on_submit);
 }
 
 impl<const WORDS: usize> Tested for Machine<WORDS> {

@@ -43,7 +43,7 @@ impl Policy for Twin<'_> {
         self.vic.on_completion(now, completion)
     }
 
-    forward!(self => self.vic; deadline, on_deadline, flush, on_consumed, on_schedule, on_deschedule, held);
+    forward!(self => self.vic; all but on_completion, on_completions, on_covered);
 }
 
 impl Tested for Twin<'_> {
