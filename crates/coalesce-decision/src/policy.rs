@@ -78,6 +78,9 @@ pub trait Policy: Debug {
     fn held(&self) -> u32;
 
     /// A command is submitted. Its mark goes back with its completion, or with [`on_cancel`](Self::on_cancel).
+    ///
+    /// A caller may forget it and lose hints alone, as long as completions say what is in flight or outstanding. To a latency budget of
+    /// which neither is known nothing can be spent: then [`Spent::outstanding`] is not more than [`Spent::held`].
     fn on_submit(&mut self, _now: u64, submission: &Submission) -> Mark {
         Mark::of(submission.hint)
     }
