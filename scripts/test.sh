@@ -71,7 +71,13 @@ packages() {
   scripts/check-packages.sh
   cargo run --quiet --locked --package xtask -- api
 }
-cores() { scripts/check-cores.sh; }
+cores() {
+  scripts/check-cores.sh
+  # What is off by default: to be written down and read again, and to be logged.
+  local crates=(-p coalesce-decision -p vic-core -p cint-core -p coalesce-policy)
+  cargo test --quiet --locked "${crates[@]}" --features coalesce-decision/serde,vic-core/serde,cint-core/serde,coalesce-policy/serde --test serde
+  cargo check --quiet --locked "${crates[@]}" -p budget-core --lib --all-features
+}
 c_abi() { scripts/check-c-abi.sh; }
 # What firmware gets. The compilers for it are Debian's.
 bare_metal() {

@@ -7,6 +7,8 @@ use coalesce_decision::{ConfigError, Field, StormParams, storm_and_hold};
 /// Parameters of cinterrupts in the user's units. Start from [`Params::DEFAULT`], [`Params::OPTANE`] or
 /// [`Params::P3700`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Params {
     /// Ticks per second of the caller's clock. 1 kHz to 10 GHz.
     pub tick_hz: u64,

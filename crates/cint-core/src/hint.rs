@@ -4,6 +4,8 @@ use coalesce_decision::Hint;
 
 /// A system call that does storage I/O, with the flags that matter here (cinterrupts Table 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SystemCall {
     /// `read`, `pread`, `readv`, `preadv`

@@ -2,64 +2,42 @@
 
 use core::fmt;
 
-/// A parameter of a policy. Its number is that of the C ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Field {
-    /// Ticks of the caller's clock per second.
-    TickHz = 1,
-    /// vIC's `cifThreshold`, in commands in flight.
-    CifThreshold = 2,
-    /// vIC's `epochPeriod`, in ns.
-    Epoch = 3,
-    /// The limit of vIC's `skipUp` in the rows 1/k of its Table 1, in completions.
-    MaxSkip = 4,
-    /// The longest hold, in ns.
-    MaxHold = 5,
-    /// The error between the scheduler's clock and the caller's, in ns.
-    Margin = 6,
-    /// The threshold of vIC's IPI gate, in ns.
-    IpiThreshold = 7,
-    /// cinterrupts' Δ, in ns.
-    Delta = 9,
-    /// cinterrupts' `thr`, in completions.
-    Thr = 10,
-    /// The storm guard's rate, in interrupts per second.
-    StormMaxRate = 11,
-    /// The storm guard's weight of one gap, 2^-shift.
-    StormShift = 12,
-    /// The threshold of the `in_flight` rule, in commands in flight.
-    InFlight = 13,
-    /// The latency budget, in basis points (1/100 %).
-    Budget = 21,
-    /// When a Barrier interrupts: 0 relaxed, 1 strict. Strict Barriers of any policy need an allocator.
-    Barrier = 22,
+numbered! {
+    /// A parameter of a policy. Its number is that of the C ABI. The name is that in the parameters of its core; that of the IPI gate's
+    /// threshold appears only in errors.
+    Field {
+        /// Ticks of the caller's clock per second.
+        TickHz = 1, "tick_hz";
+        /// vIC's `cifThreshold`, in commands in flight.
+        CifThreshold = 2, "cif_threshold";
+        /// vIC's `epochPeriod`, in ns.
+        Epoch = 3, "epoch_ns";
+        /// The limit of vIC's `skipUp` in the rows 1/k of its Table 1, in completions.
+        MaxSkip = 4, "max_skip";
+        /// The longest hold, in ns.
+        MaxHold = 5, "max_hold_ns";
+        /// The error between the scheduler's clock and the caller's, in ns.
+        Margin = 6, "margin_ns";
+        /// The threshold of vIC's IPI gate, in ns.
+        IpiThreshold = 7, "ipi_threshold_ns";
+        /// cinterrupts' Δ, in ns.
+        Delta = 9, "delta_ns";
+        /// cinterrupts' `thr`, in completions.
+        Thr = 10, "thr";
+        /// The storm guard's rate, in interrupts per second.
+        StormMaxRate = 11, "storm.max_rate";
+        /// The storm guard's weight of one gap, 2^-shift.
+        StormShift = 12, "storm.shift";
+        /// The threshold of the `in_flight` rule, in commands in flight.
+        InFlight = 13, "in_flight";
+        /// The latency budget, in basis points (1/100 %).
+        Budget = 21, "budget";
+        /// When a Barrier interrupts: 0 relaxed, 1 strict. Strict Barriers of any policy need an allocator.
+        Barrier = 22, "barrier";
+    }
 }
 
 impl Field {
-    /// The name in the parameters of its core. That of the IPI gate's threshold appears only in errors.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TickHz => "tick_hz",
-            Self::CifThreshold => "cif_threshold",
-            Self::Epoch => "epoch_ns",
-            Self::MaxSkip => "max_skip",
-            Self::MaxHold => "max_hold_ns",
-            Self::Margin => "margin_ns",
-            Self::IpiThreshold => "ipi_threshold_ns",
-            Self::Delta => "delta_ns",
-            Self::Thr => "thr",
-            Self::StormMaxRate => "storm.max_rate",
-            Self::StormShift => "storm.shift",
-            Self::InFlight => "in_flight",
-            Self::Budget => "budget",
-            Self::Barrier => "barrier",
-        }
-    }
-
     /// The smallest and the largest value allowed, whatever the other parameters are.
     #[must_use]
     pub const fn range(self) -> (u64, u64) {
@@ -101,9 +79,11 @@ impl Field {
     }
 }
 
-/// A parameter is out of range. Has the field, its value and its bounds.
+/// A parameter is out of range. Has the field, its value and its bounds. [`Field::check`] and [`Field::check_between`] make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
 pub struct ConfigError {
     /// The parameter.
     pub field: Field,

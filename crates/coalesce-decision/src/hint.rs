@@ -18,6 +18,8 @@ pub enum Hint {
 
 /// The meaning of a command with both bits set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BothBits {
     /// Plain: with both flags of `preadv2` an application asks for no interrupt of its own (cinterrupts §4.1.1).
     Plain,
@@ -27,6 +29,8 @@ pub enum BothBits {
 
 /// When a Barrier interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Barriers {
     /// When it completes, even if other commands of its batch have not (the paper's prototype, §4.3).
     Relaxed,

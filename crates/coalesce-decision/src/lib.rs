@@ -33,6 +33,9 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+#[macro_use]
+mod numbered;
+
 mod completion;
 mod counted;
 mod decision;

@@ -12,6 +12,7 @@ const URGENT_ALONE: usize = 0;
 /// They are not part of a machine, so that machines stay small: pass each decision through [`count`](Self::count), or use
 /// [`Counted`](crate::Counted).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Stats([u64; NUMBERS]); // by the number of the reason
 
 impl Default for Stats {

@@ -59,6 +59,8 @@ impl Default for Submission {
 
 /// The submissions that a policy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Submissions {
     /// None.
     None,

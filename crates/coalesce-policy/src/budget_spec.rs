@@ -5,6 +5,7 @@ use coalesce_decision::{ConfigError, HintSources, Share};
 
 /// Parameters of the latency budget, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[expect(missing_docs, reason = "the fields of budget_core::Params")]
 pub struct BudgetSpec {
     pub budget: Share,

@@ -5,6 +5,7 @@ use coalesce_decision::ConfigError;
 
 /// Parameters of cinterrupts, and how a target finds hints for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[expect(missing_docs, reason = "the fields of cint_core::Params")]
 pub struct CintSpec {
     pub delta_ns: u64,

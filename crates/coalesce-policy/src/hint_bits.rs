@@ -12,9 +12,11 @@ use core::fmt;
 /// `cdw12:SHIFT` or `cdw13:SHIFT`, or `none`. Bits 15:0 of Command Dword 12 are the number of blocks, and bits 31:26 are
 /// Protection Information, Force Unit Access and Limited Retry: they cannot be hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HintBits(Option<(Dword, u8)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Dword {
     Cdw12,
     Cdw13,

@@ -5,6 +5,7 @@ use coalesce_decision::{Barriers, HintSources, StormParams};
 
 /// Where hints come from, and what they may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HintSpec {
     /// An Urgent completion interrupts alone, out of order, and held ones stay held.
     pub ooo: bool,

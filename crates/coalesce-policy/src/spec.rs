@@ -9,6 +9,7 @@ use coalesce_decision::{Barriers, ConfigError, Hint, HintSources, Share};
 
 /// A policy with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Spec {
     /// Every completion interrupts.

@@ -24,6 +24,7 @@ const DIM: &Family<()> = &keys::plain(
 
 /// A policy, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PolicyInfo {
     /// Its name.
     pub name: &'static str,
@@ -95,7 +96,7 @@ impl Spec {
     /// An error of [`AnyPolicy`](crate::AnyPolicy) with this policy, in the words of the text form.
     #[must_use]
     pub fn explain(&self, error: ConfigError) -> SpecError {
-        let ConfigError { field, value, min, max, because } = error;
+        let ConfigError { field, value, min, max, because, .. } = error;
         if field == Field::TickHz {
             return SpecError::Clock { policy: self.name(), problem: error.to_string() };
         }
@@ -163,6 +164,36 @@ impl fmt::Display for Spec {
             Self::Budget(spec) => keys::BUDGET.print(spec),
             Self::Auto(spec) => keys::AUTO.print(spec),
         })
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Spec {
+    /// The text form.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Spec {
+    /// Reads the text form, for a clock in nanoseconds.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl serde::de::Visitor<'_> for Text {
+            type Value = Spec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the text form of a policy")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Spec, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Text)
     }
 }
 

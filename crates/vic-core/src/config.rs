@@ -5,6 +5,8 @@ use coalesce_decision::{ConfigError, Field};
 
 /// Parameters of vIC in the user's units. Start from [`Params::DEFAULT`] or [`Params::PAPER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Params {
     /// Ticks per second of the caller's clock. 1 kHz to 10 GHz.
     pub tick_hz: u64,

@@ -9,6 +9,7 @@ pub const TIME_UNIT_NS: u64 = 100_000;
 
 /// Parameters, as the two Features encode them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct NvmeParams {
     /// Aggregation Threshold, 0's based: 7 means 8 completions; 0: no coalescing.
     pub thr: u8,
@@ -22,6 +23,8 @@ pub struct NvmeParams {
 
 /// Feature 08h, as a host sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Aggregation {
     /// Aggregation Threshold, 0's based; 0: no coalescing.
     pub thr: u8,

@@ -9,6 +9,7 @@ use coalesce_decision::{Completion, Decision, HoldReason, Policy, Reason};
 
 /// Parameters, by SPDK's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SpdkVhostParams {
     /// `delay_base_us`, at most [`DELAY_MAX_US`](Self::DELAY_MAX_US); 0: off.
     pub delay_base_us: u32,
