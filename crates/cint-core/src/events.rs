@@ -31,15 +31,7 @@ impl Cint {
     /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
         let tick_hz = self.config.tick_hz;
-        if config.tick_hz != tick_hz {
-            return Err(ConfigError {
-                field: Field::TickHz,
-                value: config.tick_hz,
-                min: tick_hz,
-                max: tick_hz,
-                because: None,
-            });
-        }
+        Field::TickHz.check_between(config.tick_hz, tick_hz, tick_hz)?;
         self.advance(now);
         if (config.storm_interval, config.storm_shift) != (self.config.storm_interval, self.config.storm_shift) {
             self.guard.restart(config.storm_interval);

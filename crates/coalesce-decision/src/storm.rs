@@ -24,8 +24,11 @@ const _: () = assert!(4 * INTERVAL_MAX <= TICKS_MAX);
 /// Returns, in ticks, the guard's shortest average interval between two interrupts, rounded up (0 without a guard), and the
 /// longest hold, rounded down (`u32::MAX` without a limit).
 ///
+/// For the configuration of a core, which checks these two alike: not a part of the API.
+///
 /// # Errors
 /// One is out of its range, or the hold is shorter than the interval.
+#[doc(hidden)]
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "compared before")]
 pub const fn storm_and_hold(
@@ -77,8 +80,8 @@ pub struct StormGuard {
 const _: () = assert!(size_of::<StormGuard>() == 12);
 
 impl StormGuard {
-    /// A guard that has seen no interrupt: its average is that of interrupts at half the allowed rate. `interval`: from
-    /// [`storm_and_hold`]; 0: there is no guard.
+    /// A guard that has seen no interrupt: its average is that of interrupts at half the allowed rate. `interval`: the
+    /// shortest average gap between two, in ticks; 0: there is no guard.
     #[must_use]
     pub const fn new(interval: u32) -> Self {
         Self { ticks: interval.wrapping_mul(2), gap: 0, parts: 0, is_storming: false, has_interrupted: false }

@@ -5,6 +5,7 @@ use std::io;
 
 /// Why a run has no result.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// The options are out of bounds or contradict each other.
     Usage(String),

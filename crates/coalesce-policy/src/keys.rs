@@ -121,6 +121,7 @@ impl<P> Key<P> {
 
 /// A key, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyInfo {
     /// Its name.
     pub name: &'static str,

@@ -55,8 +55,8 @@ impl Sum {
 
     #[cfg(not(feature = "alloc"))]
     fn strict(self) -> Result<Self, ConfigError> {
-        let field = coalesce_decision::Field::Barrier;
-        Err(ConfigError { field, value: 1, min: 0, max: 0, because: None })
+        coalesce_decision::Field::Barrier.check_between(1, 0, 0)?;
+        Ok(self)
     }
 
     const fn barriers(&self) -> Barriers {

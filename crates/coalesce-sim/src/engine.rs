@@ -35,7 +35,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Hypervisor, Point};
 use coalesce_cli::counted;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vic_core::IpiGate;
+use vic_core::{IpiGate, IpiParams};
 
 /// The policies' clock is so far ahead of the engine's: jumps back do not reach 0.
 const CLOCK_START: i64 = 3_600_000_000_000;
@@ -162,8 +162,10 @@ impl World {
                 line.keep(Timeline::new(from, max));
             }
             let threshold = hypervisor.and_then(|hypervisor| hypervisor.ipi_threshold);
-            let gate =
-                threshold.map(|threshold| IpiGate::new(threshold.0, crate::contender::TICK_HZ).expect("a valid plan"));
+            let gate = threshold.map(|threshold| {
+                let params = IpiParams { tick_hz: crate::contender::TICK_HZ, threshold_ns: threshold.0 };
+                IpiGate::new(params).expect("a valid plan")
+            });
             lines.push(LineState::new(line, gate));
         }
         Ok(Self {

@@ -31,7 +31,7 @@ impl coalesce_error {
 
 impl From<ConfigError> for coalesce_error {
     fn from(error: ConfigError) -> Self {
-        let ConfigError { field, value, min, max, because } = error;
+        let ConfigError { field, value, min, max, because, .. } = error;
         let (because, because_value) = because.map_or((0, 0), |(other, value)| (other as u32, value));
         Self { field: field as u32, because, value, min, max, because_value }
     }

@@ -4,7 +4,7 @@ use crate::error::coalesce_error;
 use crate::instant::instant;
 use crate::status::*;
 use crate::tagged::{Machine, Tagged, kind, put};
-use vic_core::{Ipi, IpiGate};
+use vic_core::{Ipi, IpiGate, IpiParams};
 
 /// Defers an inter-processor interrupt if the last virtual interrupt is recent (vIC §3.3). Opaque. After initialisation
 /// any number of threads may use it at the same time.
@@ -24,7 +24,7 @@ impl Machine for IpiGate {
 
 /// The paper's threshold (vIC §4.5), in ns.
 pub const COALESCE_IPI_GATE_PAPER_NS: u64 = 100_000;
-const _: () = assert!(COALESCE_IPI_GATE_PAPER_NS == IpiGate::PAPER_THRESHOLD_NS);
+const _: () = assert!(COALESCE_IPI_GATE_PAPER_NS == IpiParams::PAPER.threshold_ns);
 
 /// Initialises a gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
 ///
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn coalesce_ipi_gate_init(
     tick_hz: u64,
     error: *mut coalesce_error,
 ) -> coalesce_status {
-    let machine = IpiGate::new(threshold_ns, tick_hz).map_err(Into::into);
+    let machine = IpiGate::new(IpiParams { tick_hz, threshold_ns }).map_err(Into::into);
     // SAFETY: the caller's promise.
     unsafe { State::make(gate, gate_size, machine, error) }
 }

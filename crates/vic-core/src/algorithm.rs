@@ -18,8 +18,7 @@ use coalesce_decision::{Decision, HoldReason, Reason};
 /// A vIC machine for one interrupt vector: plain data of fixed size, no pointers.
 ///
 /// See the [crate documentation](crate) for the contract.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(test, derive(PartialEq))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vic {
     pub(crate) config: Config,
     pub(crate) last: u64, // the time of the previous call
@@ -159,6 +158,8 @@ impl Vic {
 
 /// A delivery ratio (vIC §3.2.1): of every `skip_up` completions, `count_up` interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Ratio {
     /// Interrupts delivered in a cycle: 1 to 4.
     pub count_up: u8,
@@ -174,6 +175,7 @@ impl Ratio {
     ///
     /// This is the paper's Table 1, which shows T = 4. In its last row the quotient is rounded down, so that a cycle is
     /// never longer than CIF / 2T: at CIF 23 the ratio is 1/2, not 8/23.
+    #[doc(hidden)] // for tests: a machine has its ratio
     #[must_use]
     pub const fn for_cif(cif: u32, cif_threshold: u16, max_skip: u16) -> Self {
         let t = cif_threshold as u32;

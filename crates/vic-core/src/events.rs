@@ -33,10 +33,8 @@ impl Vic {
     /// # Errors
     /// `tick_hz` differs. Then nothing changes, and the call does not advance the time.
     pub fn reconfigure(&mut self, config: Config, now: u64) -> Result<Decision, ConfigError> {
-        let (new, old) = (config.tick_hz.get(), self.config.tick_hz.get());
-        if new != old {
-            return Err(ConfigError { field: Field::TickHz, value: new, min: old, max: old, because: None });
-        }
+        let tick_hz = self.config.tick_hz.get();
+        Field::TickHz.check_between(config.tick_hz.get(), tick_hz, tick_hz)?;
         self.advance(now);
         if self.has_slice_deadline {
             let without_margin = self.fast.until.saturating_add(u64::from(self.config.margin));

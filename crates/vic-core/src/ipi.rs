@@ -18,6 +18,20 @@ pub enum Ipi {
     },
 }
 
+/// Parameters of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpiParams {
+    /// Ticks per second of the caller's clock. 1 kHz to 10 GHz.
+    pub tick_hz: u64,
+    /// An IPI passes if the last virtual interrupt is longer ago than this. 0 to 1 s.
+    pub threshold_ns: u64,
+}
+
+impl IpiParams {
+    /// The paper's threshold (vIC §4.5), for a clock in nanoseconds.
+    pub const PAPER: Self = Self { tick_hz: 1_000_000_000, threshold_ns: 100_000 };
+}
+
 /// Defers an inter-processor interrupt if the last *virtual interrupt* is recent.
 ///
 /// Two threads share a gate. The VMM calls [`delivered`](Self::delivered) after each virtual interrupt. The
@@ -33,16 +47,13 @@ pub struct IpiGate {
 const NEVER: u64 = u64::MAX;
 
 impl IpiGate {
-    /// The paper's threshold (vIC §4.5): 100 µs, in nanoseconds.
-    pub const PAPER_THRESHOLD_NS: u64 = 100_000;
-
-    /// A gate that lets an IPI pass if the last virtual interrupt is more than `threshold_ns` (0 to 1 s) ago.
+    /// A gate that has seen no virtual interrupt.
     ///
     /// # Errors
     /// `tick_hz` or the threshold is out of range.
     #[cfg(not(loom))]
-    pub const fn new(threshold_ns: u64, tick_hz: u64) -> Result<Self, ConfigError> {
-        match Self::ticks(threshold_ns, tick_hz) {
+    pub const fn new(params: IpiParams) -> Result<Self, ConfigError> {
+        match Self::ticks(params) {
             Ok(threshold) => Ok(Self { threshold, last: AtomicU64::new(NEVER) }),
             Err(error) => Err(error),
         }
@@ -53,11 +64,11 @@ impl IpiGate {
     /// # Errors
     /// As above.
     #[cfg(loom)]
-    pub fn new(threshold_ns: u64, tick_hz: u64) -> Result<Self, ConfigError> {
-        Ok(Self { threshold: Self::ticks(threshold_ns, tick_hz)?, last: AtomicU64::new(NEVER) })
+    pub fn new(params: IpiParams) -> Result<Self, ConfigError> {
+        Ok(Self { threshold: Self::ticks(params)?, last: AtomicU64::new(NEVER) })
     }
 
-    const fn ticks(threshold_ns: u64, tick_hz: u64) -> Result<u64, ConfigError> {
+    const fn ticks(IpiParams { tick_hz, threshold_ns }: IpiParams) -> Result<u64, ConfigError> {
         if let Err(error) = Field::TickHz.check(tick_hz) {
             return Err(error);
         }

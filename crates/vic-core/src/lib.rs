@@ -82,7 +82,7 @@ pub use coalesce_decision::{
 };
 pub use config::{Config, Params};
 #[cfg(target_has_atomic = "64")]
-pub use ipi::{Ipi, IpiGate};
+pub use ipi::{Ipi, IpiGate, IpiParams};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

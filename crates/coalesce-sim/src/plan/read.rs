@@ -13,6 +13,7 @@ pub const PLAN_BYTES_MAX: usize = 64 << 10;
 
 /// What is wrong with a plan's text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlanError {
     /// The file, as it was named.
     pub file: String,

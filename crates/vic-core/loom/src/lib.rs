@@ -7,4 +7,4 @@ mod atomic {
     pub use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-pub use ipi::{Ipi, IpiGate};
+pub use ipi::{Ipi, IpiGate, IpiParams};

@@ -4,16 +4,17 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use vic_core::{Completion, Config, Params, Policy as _, Vic};
-use vic_core_loom::{Ipi, IpiGate};
+use vic_core_loom::{Ipi, IpiGate, IpiParams};
 
 const THRESHOLD: u64 = 100;
+const PARAMS: IpiParams = IpiParams { threshold_ns: THRESHOLD, ..IpiParams::PAPER };
 
 /// The kernel posts a completion and asks the gate. At the same time the monitor handles what is posted and notes an
 /// interrupt. In any order the completion is handled, or the kernel sends an IPI at the latest when it asks again.
 #[test]
 fn a_deferred_ipi_costs_no_completion() {
     loom::model(|| {
-        let gate = Arc::new(IpiGate::new(THRESHOLD, 1_000_000_000).unwrap());
+        let gate = Arc::new(IpiGate::new(PARAMS).unwrap());
         let posted = Arc::new(AtomicU32::new(0));
         gate.delivered(1_000);
 
@@ -48,7 +49,7 @@ fn a_deferred_ipi_costs_no_completion() {
 #[test]
 fn the_first_ipi_is_sent() {
     loom::model(|| {
-        let gate = Arc::new(IpiGate::new(THRESHOLD, 1_000_000_000).unwrap());
+        let gate = Arc::new(IpiGate::new(PARAMS).unwrap());
         let monitor = {
             let gate = gate.clone();
             thread::spawn(move || gate.delivered(0))
