@@ -103,6 +103,7 @@ install() {
 }
 tests() {
   cargo test --quiet --locked --workspace
+  scripts/follow-recipe.sh
   # A policy of a user's own, outside the workspace: its test, and its row.
   local own=(--quiet --locked --manifest-path examples/own-policy/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/own-policy")
   cargo test "${own[@]}"
