@@ -13,7 +13,9 @@ static enum vector_machine machine;
 static unsigned groups; // 0: Barriers are relaxed
 static coalesce_vic_state vic;
 static coalesce_cint_state cint;
-static coalesce_budget_state budget;
+static coalesce_budget_state alone;
+static coalesce_auto_state regulated;
+static coalesce_budget_state *budget; // one of these
 static uint64_t windows[GROUPS][COALESCE_WINDOW_WORDS(WINDOW)];
 
 static coalesce_vic_config vic_of(const struct vector_config *config)
@@ -52,7 +54,9 @@ static coalesce_status init(const struct vector_config *first)
     case MACHINE_CINT:
         return coalesce_cint_init(&cint, sizeof cint, &of_cint, NULL);
     case MACHINE_BUDGET:
-        return coalesce_budget_init(&budget, sizeof budget, &of_budget, NULL);
+        return coalesce_budget_init(&alone, sizeof alone, &of_budget, NULL);
+    case MACHINE_AUTO:
+        return coalesce_auto_init(&regulated, sizeof regulated, &of_budget, NULL);
     default:
         return coalesce_vic_init(&vic, sizeof vic, &of_vic, NULL);
     }
@@ -62,6 +66,7 @@ void replay_begin(const struct vector_trace *trace, const struct vector_config *
 {
     configs = all;
     machine = (enum vector_machine)trace->machine;
+    budget = machine == MACHINE_AUTO ? &regulated.budget : &alone;
     groups = trace->groups < GROUPS ? trace->groups : GROUPS;
     coalesce_status status = init(all); // if this fails, the state returns errors, which no trace has
     for (unsigned i = 0; i < groups; i++)
@@ -81,6 +86,11 @@ static uint64_t in_group(uint64_t ticket)
     return ticket == NEVER ? NEVER : ticket & ((UINT64_C(1) << GROUP_SHIFT) - 1);
 }
 
+static bool is_budget(void)
+{
+    return machine == MACHINE_BUDGET || machine == MACHINE_AUTO;
+}
+
 static coalesce_status complete(const struct vector_event *event)
 {
     if (machine == MACHINE_VIC && event->slice_end != NEVER)
@@ -88,7 +98,9 @@ static coalesce_status complete(const struct vector_event *event)
     if (machine == MACHINE_VIC)
         return coalesce_vic_on_completion(&vic, event->now, event->cif);
     if (machine == MACHINE_BUDGET)
-        return coalesce_budget_on_completion(&budget, event->now, event->hint, event->cif, event->outstanding);
+        return coalesce_budget_on_completion(budget, event->now, event->hint, event->cif, event->outstanding);
+    if (machine == MACHINE_AUTO)
+        return coalesce_auto_on_completion(&regulated, event->now, event->hint, event->cif, event->outstanding);
     if (groups == 0)
         return coalesce_cint_on_completion(&cint, event->now, event->hint, event->cif);
     uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
@@ -98,8 +110,8 @@ static coalesce_status complete(const struct vector_event *event)
 static coalesce_status cancel(const struct vector_event *event)
 {
     uint64_t *window = window_of(event->ticket >> GROUP_SHIFT), ticket = in_group(event->ticket);
-    if (machine == MACHINE_BUDGET)
-        return coalesce_budget_on_cancel(&budget, window, event->now, ticket, event->hint);
+    if (is_budget())
+        return coalesce_budget_on_cancel(budget, window, event->now, ticket, event->hint);
     return coalesce_cint_on_cancel(&cint, window, event->now, ticket, event->hint);
 }
 
@@ -113,7 +125,9 @@ static coalesce_status reconfigure(const struct vector_event *event)
     case MACHINE_CINT:
         return coalesce_cint_reconfigure(&cint, &of_cint, event->now, NULL);
     case MACHINE_BUDGET:
-        return coalesce_budget_reconfigure(&budget, &of_budget, event->now, NULL);
+        return coalesce_budget_reconfigure(&alone, &of_budget, event->now, NULL);
+    case MACHINE_AUTO:
+        return coalesce_auto_reconfigure(&regulated, &of_budget, event->now, NULL);
     default:
         return coalesce_vic_reconfigure(&vic, &of_vic, event->now, NULL);
     }
@@ -125,7 +139,8 @@ static coalesce_status end_hold(uint64_t now)
     case MACHINE_CINT:
         return coalesce_cint_on_deadline(&cint, now);
     case MACHINE_BUDGET:
-        return coalesce_budget_on_deadline(&budget, now);
+    case MACHINE_AUTO:
+        return coalesce_budget_on_deadline(budget, now);
     default:
         return coalesce_vic_on_deadline(&vic, now);
     }
@@ -137,7 +152,8 @@ static coalesce_status flush(uint64_t now)
     case MACHINE_CINT:
         return coalesce_cint_flush(&cint, now);
     case MACHINE_BUDGET:
-        return coalesce_budget_flush(&budget, now);
+    case MACHINE_AUTO:
+        return coalesce_budget_flush(budget, now);
     default:
         return coalesce_vic_flush(&vic, now);
     }
@@ -175,7 +191,8 @@ static void consume(uint64_t now)
         coalesce_cint_on_consumed(&cint, now);
         break;
     case MACHINE_BUDGET:
-        coalesce_budget_on_consumed(&budget, now);
+    case MACHINE_AUTO:
+        coalesce_budget_on_consumed(budget, now);
         break;
     default:
         coalesce_vic_on_consumed(&vic, now);
@@ -188,7 +205,8 @@ static uint32_t last_reason(void)
     case MACHINE_CINT:
         return coalesce_cint_reason(&cint);
     case MACHINE_BUDGET:
-        return coalesce_budget_reason(&budget);
+    case MACHINE_AUTO:
+        return coalesce_budget_reason(budget);
     default:
         return coalesce_vic_reason(&vic);
     }
@@ -200,7 +218,8 @@ static uint64_t deadline(void)
     case MACHINE_CINT:
         return coalesce_cint_deadline(&cint);
     case MACHINE_BUDGET:
-        return coalesce_budget_deadline(&budget);
+    case MACHINE_AUTO:
+        return coalesce_budget_deadline(budget);
     default:
         return coalesce_vic_deadline(&vic);
     }
@@ -212,8 +231,8 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
     coalesce_status status;
     switch (event->call) {
     case ON_SUBMIT:
-        if (machine == MACHINE_BUDGET)
-            coalesce_budget_on_submits(&budget, event->now, 1);
+        if (is_budget())
+            coalesce_budget_on_submits(budget, event->now, 1);
         answer->ticket = coalesce_window_on_submit(window_of(event->choice));
         if (answer->ticket != NEVER)
             answer->ticket |= (uint64_t)event->choice << GROUP_SHIFT;
@@ -222,7 +241,9 @@ void replay(const struct vector_event *event, struct vector_answer *answer)
         for (unsigned i = 0; i < groups; i++)
             coalesce_window_reset(windows[i]);
         if (machine == MACHINE_BUDGET)
-            coalesce_budget_forget(&budget);
+            coalesce_budget_forget(&alone);
+        if (machine == MACHINE_AUTO)
+            coalesce_auto_forget(&regulated);
         break;
     case ON_CONSUMED:
         consume(event->now);

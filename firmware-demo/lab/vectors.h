@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum vector_machine { MACHINE_VIC, MACHINE_CINT, MACHINE_BUDGET };
+enum vector_machine { MACHINE_VIC, MACHINE_CINT, MACHINE_BUDGET, MACHINE_AUTO };
 
 struct vector_trace {
     char file[32];
@@ -21,10 +21,10 @@ struct vector_trace {
 struct vector_config {
     uint64_t tick_hz, max_hold_ns;
     uint64_t epoch_ns, margin_ns;                                 // vic
-    uint64_t delta_ns, storm_max_rate;                            // cint, the rate also budget; 0: no guard
+    uint64_t delta_ns, storm_max_rate;                            // cint, the rate also budget, auto; 0: no guard
     uint32_t cif_threshold, iops_threshold, max_skip, live_clamp; // vic
-    uint32_t thr, storm_shift, in_flight, ooo;                    // cint, budget; in_flight 0: no rule
-    uint32_t budget, reserved;                                    // budget
+    uint32_t thr, storm_shift, in_flight, ooo;                    // cint, budget, auto; in_flight 0: no rule
+    uint32_t budget, reserved;                                    // budget, auto
 };
 
 enum vector_call {

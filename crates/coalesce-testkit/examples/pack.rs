@@ -131,6 +131,7 @@ impl Packed {
             Some("vic") => 0,
             Some("cint") => 1,
             Some("budget") => 2,
+            Some("auto") => 3,
             _ => return Err("no machine in the first line".into()),
         };
         if header["window"].as_u64().is_some_and(|commands| commands != 64) {

@@ -1,5 +1,6 @@
 //! The golden traces in `vectors/`, replayed through the exported functions: the same decisions, reasons and deadlines.
 
+use coalesce::auto::*;
 use coalesce::budget::*;
 use coalesce::cint::*;
 use coalesce::error::coalesce_error;
@@ -40,9 +41,9 @@ fn number(value: &Value, name: &str) -> u64 {
 macro_rules! machine {
     (
         $machine:ident, $config_of:ident $(, $windows:ident)?;
-        $state:ident[$words:literal], $config:ident, $info:ident,
-        $init:ident, $reconfigure:ident, $reason:ident, $deadline:ident, $on_consumed:ident, $get_info:ident;
-        $($call:ident => $function:ident),+; $($own:item)+
+        $state:ident, $config:ident, $info:ident,
+        $init:path, $reconfigure:path, $reason:path, $deadline:path, $on_consumed:path, $get_info:path;
+        $($call:ident => $function:path),+; $($own:item)+
     ) => {
         #[derive(Debug)]
         struct $machine {
@@ -55,7 +56,8 @@ macro_rules! machine {
             fn new(header: &Value) -> Self {
                 let configurations = header["configurations"].as_array().expect("a list");
                 let configs: Vec<_> = configurations.iter().map($config_of).collect();
-                let mut state = Box::new($state { opaque: [0; $words] });
+                // SAFETY: a state is plain numbers.
+                let mut state = Box::new(unsafe { std::mem::zeroed::<$state>() });
                 // SAFETY: all of it is ours.
                 let status = unsafe { $init(&raw mut *state, size_of::<$state>(), &raw const configs[0], null_mut()) };
                 assert_eq!(status, COALESCE_OK);
@@ -134,7 +136,7 @@ fn vic_config(value: &Value) -> coalesce_vic_config {
 
 machine! {
     VicMachine, vic_config;
-    coalesce_vic_state[13], coalesce_vic_config, coalesce_vic_info,
+    coalesce_vic_state, coalesce_vic_config, coalesce_vic_info,
     coalesce_vic_init, coalesce_vic_reconfigure, coalesce_vic_reason, coalesce_vic_deadline, coalesce_vic_on_consumed,
     coalesce_vic_get_info;
     on_deadline => coalesce_vic_on_deadline,
@@ -169,7 +171,7 @@ fn cint_config(value: &Value) -> coalesce_cint_config {
 
 machine! {
     CintMachine, cint_config, windows;
-    coalesce_cint_state[11], coalesce_cint_config, coalesce_cint_info,
+    coalesce_cint_state, coalesce_cint_config, coalesce_cint_info,
     coalesce_cint_init, coalesce_cint_reconfigure, coalesce_cint_reason, coalesce_cint_deadline, coalesce_cint_on_consumed,
     coalesce_cint_get_info;
     on_deadline => coalesce_cint_on_deadline,
@@ -266,7 +268,7 @@ fn budget_config(value: &Value) -> coalesce_budget_config {
 
 machine! {
     BudgetMachine, budget_config;
-    coalesce_budget_state[14], coalesce_budget_config, coalesce_budget_info,
+    coalesce_budget_state, coalesce_budget_config, coalesce_budget_info,
     coalesce_budget_init, coalesce_budget_reconfigure, coalesce_budget_reason, coalesce_budget_deadline, coalesce_budget_on_consumed,
     coalesce_budget_get_info;
     on_deadline => coalesce_budget_on_deadline,
@@ -293,6 +295,59 @@ machine! {
     fn reset_tracking(&mut self) {
         // SAFETY: the state is ours.
         assert_eq!(unsafe { coalesce_budget_forget(&raw mut *self.state) }, COALESCE_OK);
+    }
+}
+
+/// The functions of a budget, on the budget of a state with its regulator.
+mod of_auto {
+    use super::*;
+
+    pub unsafe fn deadline(state: *const coalesce_auto_state) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { coalesce_budget_deadline(&raw const (*state).budget) }
+    }
+
+    pub unsafe fn reason(state: *const coalesce_auto_state) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { coalesce_budget_reason(&raw const (*state).budget) }
+    }
+
+    pub unsafe fn get_info(
+        state: *const coalesce_auto_state,
+        info: *mut coalesce_budget_info,
+        size: usize,
+    ) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        unsafe { coalesce_budget_get_info(&raw const (*state).budget, info, size) }
+    }
+
+    pub unsafe fn on_deadline(state: *mut coalesce_auto_state, now: u64) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        unsafe { coalesce_budget_on_deadline(&raw mut (*state).budget, now) }
+    }
+
+    pub unsafe fn flush(state: *mut coalesce_auto_state, now: u64) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        unsafe { coalesce_budget_flush(&raw mut (*state).budget, now) }
+    }
+
+    pub unsafe fn on_consumed(state: *mut coalesce_auto_state, now: u64) -> coalesce_status {
+        // SAFETY: the caller's promise.
+        unsafe { coalesce_budget_on_consumed(&raw mut (*state).budget, now) }
+    }
+}
+
+machine! {
+    AutoMachine, budget_config;
+    coalesce_auto_state, coalesce_budget_config, coalesce_budget_info,
+    coalesce_auto_init, coalesce_auto_reconfigure, of_auto::reason, of_auto::deadline, of_auto::on_consumed, of_auto::get_info;
+    on_deadline => of_auto::on_deadline,
+    flush => of_auto::flush;
+
+    fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
+        let Completion { cif, outstanding, .. } = *completion;
+        // SAFETY: the state is ours.
+        self.decide(|state| unsafe { coalesce_auto_on_completion(state, now, hint(completion.event()), cif, outstanding) })
     }
 }
 
@@ -334,4 +389,9 @@ fn cint_decides_the_same() {
 #[test]
 fn budget_decides_the_same() {
     assert!(replay_all("budget", BudgetMachine::new) > 1000);
+}
+
+#[test]
+fn auto_decides_the_same() {
+    assert!(replay_all("auto", AutoMachine::new) > 1000);
 }

@@ -3,7 +3,7 @@
 use crate::board::NEVER;
 use crate::decision::numbers;
 use crate::owned::Owned;
-use budget_core::{Budget, Share};
+use budget_core::{Auto, Budget, Share};
 use cint_core::{Cint, StormParams, Strict};
 use coalesce_decision::{Completion, Decision, Hint, Mark, Policy, Submission, Ticket};
 use vic_core::Vic;
@@ -29,6 +29,7 @@ const REFUSED: u8 = 4; // a decision beside those of `decision.rs`
 const VIC: u32 = 0;
 const CINT: u32 = 1;
 const BUDGET: u32 = 2;
+const AUTO: u32 = 3;
 
 #[repr(C)]
 struct Trace {
@@ -144,6 +145,7 @@ enum Machine {
     Vic(Vic),
     Cint(Strict<Cint, GROUPS, 1>),
     Budget(Budget),
+    Auto(Auto),
 }
 
 struct Replay {
@@ -170,6 +172,7 @@ unsafe extern "C" fn replay_begin(trace: *const Trace, configs: *const Config) {
         VIC => first.and_then(Config::vic).map(|config| Machine::Vic(Vic::new(config))),
         CINT => first.and_then(Config::cint).map(|config| Machine::Cint(Strict::new(Cint::new(config)))),
         BUDGET => first.and_then(Config::budget).map(|config| Machine::Budget(Budget::new(config))),
+        AUTO => first.and_then(Config::budget).map(|config| Machine::Auto(Auto::new(config))),
         _ => None,
     };
     replay.machine = machine.unwrap_or(Machine::None);
@@ -201,6 +204,11 @@ unsafe extern "C" fn replay(event: *const Event, answer: *mut Answer) {
             let again = config.and_then(Config::budget).filter(|_| event.call == RECONFIGURE);
             let again = again.map(|config| budget.reconfigure(config, event.now).ok());
             (again.or_else(|| call(budget, event, false, answer)), budget.deadline())
+        }
+        Machine::Auto(auto) => {
+            let again = config.and_then(Config::budget).filter(|_| event.call == RECONFIGURE);
+            let again = again.map(|config| auto.reconfigure(config, event.now).ok());
+            (again.or_else(|| call(auto, event, false, answer)), auto.deadline())
         }
     };
     let (number, reason) = match decision {

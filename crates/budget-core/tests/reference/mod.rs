@@ -6,6 +6,8 @@
 //! are derived from them at each query.
 #![allow(dead_code, reason = "not everybody who compares asks all of it")]
 
+pub mod auto;
+
 use crate::machine::ALLOWANCES;
 use budget_core::{Allowance, Event, Level, Share};
 use coalesce_testkit::{
@@ -109,7 +111,7 @@ pub fn seen() -> BTreeMap<&'static str, u64> {
 }
 
 /// The model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reference {
     configurations: Vec<Params>,
     /// The configuration in force: an index into `configurations`.
