@@ -1,5 +1,4 @@
-//! The contract of a latency budget, by what requesters really waited: also where the account counts a depth that no device
-//! sees.
+//! The contract of a latency budget, by what requesters really waited, and not by what the policy counts.
 
 use coalesce_policy::{Completion, Decision, HoldReason, Policy, Reason};
 use coalesce_sim::contender::{Named, introduce};
@@ -11,7 +10,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-/// Arrivals that do not wait have no depth. Where a limit makes them queue, none may be learned either: it would pay for waits.
+/// Arrivals that wait for nobody, but for the limit in front of which they queue: then they look like requesters that wait.
 #[test]
 fn an_open_load_with_a_limit_waits_no_longer_than_the_budget_allows() {
     let mut plan = Plan::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("plans/limits.toml")).unwrap();
@@ -64,7 +63,7 @@ fn check(is_wanted: impl Fn(&Load) -> bool, duration: Time) {
     assert!(over.is_empty(), "{over:#?}");
 }
 
-/// The short form of `coalesce-sim contract`: a pause of the load is no proof of a depth.
+/// The short form of `coalesce-sim contract`.
 #[test]
 fn a_load_that_pauses_by_itself_waits_no_longer_than_the_budget_allows() {
     let names =
