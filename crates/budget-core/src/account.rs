@@ -5,7 +5,7 @@
 
 #[cfg(doc)]
 use crate::config::Config;
-use crate::constants::{MOST, SAVED_SHIFT, SHIFT};
+use crate::constants::{DEEPEST_DEBT, MOST, SAVED_SHIFT, SHIFT};
 
 /// The commands of one interrupt vector, and what their time has earned and holding has cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +28,6 @@ pub(crate) struct Account {
     /// The most that are held, if there is no storm: [`Config::room`], less by 1 for each Urgent that interrupts alone meanwhile.
     pub(crate) room: u16,
 }
-
-/// The least credit.
-const DEEPEST_DEBT: i64 = -1 << 62;
 
 /// The time that was settled.
 pub(crate) struct Settled {

@@ -1,11 +1,26 @@
 //! The decision: hold a completion if others are expected to join it, and the account can pay for the wait or a licence
 //! makes it free.
 //!
-//! [`Budget::decide`] is the whole of it. `account.rs` keeps the account, `time.rs` the usual gap and the deadlines, and `licence.rs` the
-//! rule in force. The storm guard may defer a delivery.
+//! [`Budget::decide`] is the whole of it. The storm guard may defer a delivery.
+//!
+//! The methods of [`Budget`] are in files by what they are about. A field belongs to one of them; the others reset it, or count in it what
+//! they see.
+//!
+//! | file | about | fields |
+//! |---|---|---|
+//! | `algorithm.rs` | a completion: hold or interrupt | `account.held`, `oldest` |
+//! | `account.rs` | what is earned and paid; a type of its own | the rest of `account` |
+//! | `time.rs` | ages, the usual gap, deadlines | `last`, `quiet`, `silence` |
+//! | `licence.rs` | the rule in force, and its end | `level`, `limit`, `evidence`, `epsilon`, `starved`, `longest_gap` |
+//! | `events.rs` | submissions, configurations | `config` |
+//! | `policy.rs` | the verbs of [`Policy`](crate::Policy) that decide nothing new | |
+//! | `fast.rs`, `together.rs` | the same decisions in fewer instructions | |
+//!
+//! `flags` are switches of all of them: [`Flags`] says whose. `guard` is the storm guard's.
 
 use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
+use crate::constants::HELD_SHIFT;
 use crate::level::Level;
 use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
 
@@ -83,7 +98,7 @@ impl Budget {
         }
     }
 
-    /// Why to hold, or why to deliver. `with_it`: what would be held if this completion were. `others`: what is outstanding beside that.
+    /// Why to hold, or why to deliver. `with_it`: how many would be held with this completion. `others`: what is outstanding beside those.
     #[inline(always)]
     pub(crate) fn weigh(&mut self, with_it: u32, others: u32, is_together: bool) -> Result<HoldReason, Reason> {
         match self.level {
@@ -123,7 +138,7 @@ impl Budget {
         // Once 2 ε of the outstanding commands are held, no further completion is. One in the same tick as the last is
         // exempt: one poll found both.
         let share = rate(self.epsilon, in_flight.wrapping_add(with_it));
-        if cost_of(held) >= share << 1 && !is_together {
+        if cost_of(held) >= share << HELD_SHIFT && !is_together {
             return Err(Reason::Budget);
         }
         let is_paid = self.price_until_silence(with_it) <= self.account.credit;

@@ -1,9 +1,9 @@
-//! Submissions, what is told besides the verbs of a policy, and the getters.
+//! Submissions, new configurations, and what can be asked.
 
 use crate::account::Account;
 use crate::algorithm::{Budget, Flags};
 use crate::config::Config;
-use crate::constants::{AGE_MAX, GAP_SHIFT, SPAN_MAX};
+use crate::constants::{AGE_MAX, DEBT_TO_TRY, GAP_SHIFT, SPAN_MAX};
 use crate::level::{Allowance, Level};
 use crate::regulator::Known;
 use coalesce_decision::{ConfigError, Decision, Field, HoldReason, Reason, StormGuard};
@@ -58,7 +58,8 @@ impl Budget {
         self.advance(now, self.account.in_flight.into(), 0);
     }
 
-    /// Why what is held may not be held any longer, now that fewer commands are in flight.
+    /// Why what is held may not be held any longer: fewer commands are in flight, or the configuration is another, so the account cannot
+    /// pay until a silence any more.
     pub(crate) fn broken(&self) -> Option<Reason> {
         let Account { held, in_flight, credit, .. } = self.account;
         let (held, in_flight) = (held.into(), in_flight.into());
@@ -111,8 +112,9 @@ impl Budget {
 
     /// What the regulator asks.
     pub(crate) fn known(&self) -> Known {
-        let is_paid = self.level == Level::Licensed
-            || self.account.credit.saturating_mul(4) >= self.learning_now().saturating_mul(-3);
+        let (part, whole) = DEBT_TO_TRY;
+        let least = self.learning_now().saturating_mul(part.wrapping_neg());
+        let is_paid = self.level == Level::Licensed || self.account.credit.saturating_mul(whole) >= least;
         Known {
             is_unpaid: self.flags.has(Flags::UNPAID),
             has_failed: self.flags.has(Flags::FAILED),

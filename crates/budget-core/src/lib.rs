@@ -25,8 +25,8 @@
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
 //! - *alone*: no more than one command was outstanding at any time since the last trial, and no licence is in force. When
-//!   requesters turn from many commands to one, at most twelve of their completions are held before their licence ends, and one of a
-//!   requester that pauses for a silence between its commands.
+//!   requesters turn from many commands to one, at most twelve of their completions are held before their licence ends; only one, if
+//!   they pause for a silence between their commands.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its
@@ -45,9 +45,9 @@
 //!
 //! for any device and any load, and counts only what the device sees: it holds a completion only if
 //! the account can pay until a silence. C0, [`Config::learning_of`], is what trials may cost: it begins small, grows with
-//! what the requests have spent, and ends at [`Config::learning`]. A trial ends when C0 is used up; what it holds then may still
-//! wait, each of at most seven completions until a silence. Two costs are not covered by the bound, because the
-//! machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
+//! what the requests have spent, and ends at [`Config::learning`]. A trial holds a completion only if the account and C0 can pay for
+//! all that it holds until a silence; with the first one that they cannot pay for it ends. Two costs are not covered by the bound,
+//! because the machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
 //! [`Policy::spent`] counts them too.
 //!
 //! **A licence by effect.** A device that is faster than its guest sees one command at a time, whatever the guest has
@@ -57,11 +57,12 @@
 //! completions for each interrupt make them faster, by more than chance, it gives a *licence* for two
 //! ([`Level::Licensed`]): then the account rests. From there it climbs to four and eight in the same way. Until there is a
 //! licence the account and C0 pay for the trials. A licence is checked again and again, and falls when the effect is gone. It
-//! is suspended at once when holds with it *starve*: they end because nobody comes any more, as the requesters have fewer
-//! commands than that. A check decides whether it comes back. After one such hold nobody waits until a completion comes within a silence
-//! of another. A requester that waits for each request, behind the same
-//! interrupt vector as a flood that is licensed, waits for the flood's interrupts, of which each covers eight completions
-//! at most: mark its requests urgent.
+//! is suspended when a dozen more holds *starve* than fill: they end because nobody comes any more, as the requesters have
+//! fewer commands than that. A check decides whether it comes back. After one such hold each completion interrupts at once, until one
+//! comes within a silence of another.
+//!
+//! A requester that waits for each request, behind the same interrupt vector as a flood that is licensed, waits for the flood's
+//! interrupts. Each of those covers at most eight completions. Mark its requests urgent.
 //!
 //! With OOO, an Urgent does not affect the held completions: their deadline, their cost and the usual gap stay.
 //! If the commands that are left can no longer pay for the hold, the Urgent's interrupt covers the held completions as well.
@@ -102,6 +103,7 @@
 mod account;
 mod algorithm;
 mod auto;
+mod bypass;
 mod config;
 mod constants;
 mod events;
@@ -110,6 +112,8 @@ mod level;
 mod licence;
 mod policy;
 mod regulator;
+mod stretch;
+mod sum;
 mod time;
 mod together;
 

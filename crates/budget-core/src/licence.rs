@@ -28,7 +28,8 @@ impl Budget {
         self.limit
     }
 
-    /// What a gap counts for, under the level and the configuration in force. Who is alone matters to what is held for its number only.
+    /// Sets what a gap counts for at most, and with it the silence, under the level and the configuration in force. Without a licence it does
+    /// not matter who is alone.
     pub(crate) fn limit_gap(&mut self) {
         let mut longest = self.config.max_hold;
         if self.is_licensed() {

@@ -66,8 +66,8 @@ impl Budget {
         self.silence = self.silence.wrapping_add(gap).wrapping_sub(self.silence >> GAP_SHIFT);
     }
 
-    /// A gap that may not count, or that is the first one. Those of a requester that has turned out to be alone do not count, until
-    /// others are in flight, or one comes within a silence.
+    /// A gap that may not count, or that is the first one. After a hold that starved no gap counts, until a completion comes while others
+    /// are in flight, or within a silence.
     #[cold]
     #[inline(never)]
     fn note_unusual_gap(&mut self) {
