@@ -38,12 +38,14 @@ coalesce_budget_on_completion low 129
 coalesce_budget_on_completion plain 144
 coalesce_budget_on_completion urgent 239
 coalesce_budget_on_submits plain 28
+coalesce_budget_deadline plain 28
 coalesce_auto_on_completion low 177
 coalesce_auto_on_completion plain 199
 coalesce_auto_on_completion urgent 270
 budget_inlined low 120
 budget_inlined plain 138
 budget_inlined urgent 218
+budget_deadline plain 21
 any_policy none
 any_policy nvme
 any_policy dim

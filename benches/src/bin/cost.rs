@@ -4,9 +4,12 @@
 use budget_core::Budget;
 use cint_core::Cint;
 use coalesce::auto::{coalesce_auto_on_completion, coalesce_auto_state};
-use coalesce::budget::{coalesce_budget_on_completion, coalesce_budget_on_submits, coalesce_budget_state};
+use coalesce::budget::{
+    coalesce_budget_deadline, coalesce_budget_on_completion, coalesce_budget_on_submits, coalesce_budget_state,
+};
 use coalesce::cint::{coalesce_cint_on_completion, coalesce_cint_state};
 use coalesce::hint::{COALESCE_HINT_BARRIER, COALESCE_HINT_PLAIN, COALESCE_HINT_URGENT};
+use coalesce::instant::COALESCE_NEVER;
 use coalesce::status::COALESCE_HOLD;
 use coalesce::vic::{coalesce_vic_on_completion, coalesce_vic_state};
 use coalesce_benches::{Algorithm2, MANY, START, algorithm2_on_completion};
@@ -30,6 +33,12 @@ fn cint_inlined(cint: &mut Cint, now: u64, hint: Hint, cif: u32) -> bool {
 #[unsafe(no_mangle)]
 fn budget_inlined(budget: &mut Budget, now: u64, event: Event, cif: u32) -> bool {
     budget.on_completion(now, &Completion { cif, outstanding: cif, ..Completion::of(event) }).is_deliver()
+}
+
+/// The same, asked for its deadline.
+#[unsafe(no_mangle)]
+fn budget_deadline(budget: &Budget) -> Option<u64> {
+    budget.deadline()
 }
 
 /// The same for a policy that is chosen at run time, with its statistics.
@@ -120,10 +129,33 @@ fn main() {
             // SAFETY: the state is ours.
             held(|now| unsafe { call(&mut state, now, 1) } != COALESCE_HOLD)
         }
+        // After each completion, as a shell asks that arms a timer.
+        "coalesce_budget_deadline" => {
+            let complete = black_box(
+                coalesce_budget_on_completion
+                    as unsafe extern "C" fn(*mut coalesce_budget_state, u64, u32, u32, u32) -> i32,
+            );
+            let call = black_box(coalesce_budget_deadline as unsafe extern "C" fn(*const coalesce_budget_state) -> u64);
+            let mut state = coalesce_benches::budget_for_c();
+            held(|now| {
+                // SAFETY: the state is ours.
+                let _ = unsafe { complete(&mut state, now, number, cif, cif) };
+                // SAFETY: the state is ours.
+                unsafe { call(&state) == COALESCE_NEVER }
+            })
+        }
         "budget_inlined" => {
             let call = black_box(budget_inlined as fn(&mut Budget, u64, Event, u32) -> bool);
             let mut state = coalesce_benches::budget();
             held(|now| call(&mut state, now, hint.into(), cif))
+        }
+        "budget_deadline" => {
+            let call = black_box(budget_deadline as fn(&Budget) -> Option<u64>);
+            let mut state = coalesce_benches::budget();
+            held(|now| {
+                let _ = budget_inlined(&mut state, now, hint.into(), cif);
+                call(&state).is_none()
+            })
         }
         "any_policy" => {
             let call = black_box(any_policy as fn(&mut AnyPolicy, u64, u32) -> bool);
