@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 const DETAILS_MAX: usize = 8;
 
 /// Holds with the reason `licensed` may spend this multiple of the share that a latency budget allows the others. Whether requesters gain
-/// by them, no line can see: [`contract`](crate::contract) compares.
+/// by them, no line can see: `coalesce-sim contract` compares.
 const LICENSED_MAX: u128 = 10;
 
 /// C0 of a latency budget, as its documentation has it: what trials may cost requests that have taken so much time, in ns. Its factor
