@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What libcoalesce promises to firmware, on each target: its code calls nothing but memcpy and memset, so that it needs no
 # division and no float of the compiler's library, and cannot panic; and a C program without a C library links with every
-# function of it. And every policy behind its one type, in Rust, compiles without an allocator.
+# function of it. And every policy behind its one type, in Rust, and what carries out its decisions compile without an allocator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'check-bare-metal: %s\n' "$*" >&2; exit 1; }
@@ -50,8 +50,10 @@ $(sed -n 's/^lld: error: undefined symbol: /  /p; s/^>>> .*:(\(.*\))$/    from \
 done
 
 rustc=$(scripts/bare-metal.sh thumbv7em-none-eabihf)
-RUSTC=$rustc cargo build --quiet --locked --release --package coalesce-policy --lib --no-default-features \
+RUSTC=$rustc cargo build --quiet --locked --release --package coalesce-policy --package coalesce-delivery --lib --no-default-features \
   --target thumbv7em-none-eabihf --target-dir "${rustc%/bin/rustc}/build"
 cargo test --quiet --locked --package coalesce-policy --no-default-features --test no_alloc > "$work/no_alloc" 2>&1 ||
   { cat "$work/no_alloc" >&2; die "coalesce-policy without an allocator"; }
-echo "check-bare-metal: ${#exported[@]} functions, no call out, no panic; every policy without an allocator"
+cargo test --quiet --locked --package coalesce-delivery --no-default-features --test no_alloc > "$work/no_alloc" 2>&1 ||
+  { cat "$work/no_alloc" >&2; die "coalesce-delivery without an allocator"; }
+echo "check-bare-metal: ${#exported[@]} functions, no call out, no panic; every policy and its delivery without an allocator"

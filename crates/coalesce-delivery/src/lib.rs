@@ -13,18 +13,28 @@
 //!
 //! Out-of-order Urgent works with every driver: the held Plain completions are not posted while an urgent completion
 //! interrupts alone.
+//!
+//! Without the feature `std` it needs no allocator: a device that posts each completion when it comes keeps only a [`Count`] of
+//! what is held.
 
+#![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "std")]
+extern crate std;
+
+mod keep;
 mod stats;
 
+pub use keep::{Count, Keep, Kept};
 pub use stats::{DeliveryStats, Passed};
 
 use coalesce_policy::{
-    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Spec, SpecError, Submission,
+    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Submission,
 };
-use std::collections::VecDeque;
-use std::iter;
+#[cfg(feature = "std")]
+use coalesce_policy::{Spec, SpecError};
+use core::marker::PhantomData;
 
 /// The ring of a consumer: where completions are posted.
 pub trait Ring {
@@ -65,21 +75,26 @@ pub trait Ring {
 
     /// Interrupts the consumer. False: there is no way to.
     fn interrupt(&mut self) -> bool;
+
+    /// The policy has decided, and this comes next: for a trace, and for a consumer that wants to know whether it is interrupted
+    /// for an urgent completion alone. The default does nothing.
+    fn decided<P: Policy>(&mut self, _decision: Decision, _policy: &P) {}
 }
 
-/// The policy of one queue, and what it holds. All times are in ns.
+/// The policy of one queue, and what it holds. All times are in ticks of the policy's clock; statistics are in ns if that is.
 #[derive(Clone, Debug)]
-pub struct Delivery<E, P = AnyPolicy> {
-    unposted: VecDeque<E>,
-    held_since: VecDeque<u64>,
+pub struct Delivery<E, P = AnyPolicy, K = Kept<E>> {
+    kept: K,
     stats: DeliveryStats,
     posts_late: bool,       // what the policy's `posts_late` says
     is_newest_posted: bool, // whether the last completion was posted when it came
     policy: P,
+    entry: PhantomData<fn(E)>,
 }
 
+#[cfg(feature = "std")]
 impl<E> Delivery<E> {
-    /// A queue with nothing in it.
+    /// A queue with nothing in it, whose clock is in ns.
     ///
     /// # Errors
     /// A parameter is out of range for a clock in nanoseconds.
@@ -87,7 +102,10 @@ impl<E> Delivery<E> {
         let policy = AnyPolicy::new(spec.clone(), 1_000_000_000).map_err(|error| spec.explain(error))?;
         Ok(Self::with_policy(policy))
     }
+}
 
+#[cfg(feature = "std")]
+impl<E, K: Keep<E>> Delivery<E, AnyPolicy, K> {
     /// Changes the policy. The new one takes over what is held. `ring`: `None` if the queue is not running. What is held then is due
     /// at once, as soon as it runs again.
     ///
@@ -100,9 +118,11 @@ impl<E> Delivery<E> {
         spec: Spec,
     ) -> Result<Result<Decision, R::Broken>, SpecError> {
         let decision = self.policy.reconfigure(spec.clone(), now).map_err(|error| spec.explain(error))?;
-        Ok(self.changed(ring, now, decision))
+        Ok(self.change(ring, now, |_| decision))
     }
+}
 
+impl<E, K: Keep<E>> Delivery<E, AnyPolicy, K> {
     /// Changes to a policy that was [set aside](AnyPolicy::set_aside): what is held is delivered.
     ///
     /// # Errors
@@ -111,21 +131,7 @@ impl<E> Delivery<E> {
     where
         R: Ring<Entry = E>,
     {
-        let decision = self.policy.resume(aside, now);
-        self.changed(ring, now, decision)
-    }
-
-    /// Another policy is in force, and this was decided.
-    fn changed<R>(&mut self, ring: Option<&mut R>, now: u64, decision: Decision) -> Result<Decision, R::Broken>
-    where
-        R: Ring<Entry = E>,
-    {
-        self.posts_late = self.policy.posts_late();
-        let Some(ring) = ring else { return Ok(decision) };
-        if !self.posts_late {
-            self.post_all(ring)?;
-        }
-        self.act(ring, now, decision)
+        self.change(ring, now, |policy| policy.resume(aside, now))
     }
 
     /// The host has set NVMe's Feature 08h. The policy `nvme:host=on` delivers what it holds, and then uses these values;
@@ -143,25 +149,57 @@ impl<E> Delivery<E> {
 
     /// Forgets what was counted.
     pub fn reset_stats(&mut self) {
-        self.stats = DeliveryStats::default();
+        self.stats = DeliveryStats::ZERO;
         self.policy.reset_stats();
     }
 }
 
-impl<E, P: Policy> Delivery<E, Counted<P>> {
+impl<E, P: Policy, K: Keep<E>> Delivery<E, Counted<P>, K> {
     /// Forgets what was counted.
     pub fn reset_stats(&mut self) {
-        self.stats = DeliveryStats::default();
+        self.stats = DeliveryStats::ZERO;
         self.policy.reset_stats();
     }
 }
 
-impl<E, P: Policy> Delivery<E, P> {
+impl<E, P> Delivery<E, P, Count> {
+    /// The same as [`with_policy`](Self::with_policy), for a static variable.
+    #[must_use]
+    pub const fn counting(policy: P) -> Self {
+        let (kept, stats, entry) = (Count(0), DeliveryStats::ZERO, PhantomData);
+        Self { kept, stats, posts_late: false, is_newest_posted: false, policy, entry } // it keeps no entry to post late
+    }
+}
+
+impl<E, P: Policy, K: Keep<E>> Delivery<E, P, K> {
     /// A queue with nothing in it, under a policy that has made no decision yet.
     #[must_use]
     pub fn with_policy(policy: P) -> Self {
-        let (unposted, held_since, stats) = Default::default();
-        Self { unposted, held_since, stats, posts_late: policy.posts_late(), is_newest_posted: false, policy }
+        let (kept, stats, posts_late) = (K::default(), DeliveryStats::ZERO, policy.posts_late());
+        Self { kept, stats, posts_late, is_newest_posted: false, policy, entry: PhantomData }
+    }
+
+    /// Changes the policy, and does what `change` decides about what is held. `ring`: `None` if the queue is not running. What the
+    /// policy does not know of any more is due at once then, as soon as the queue runs again.
+    ///
+    /// # Errors
+    /// The ring cannot be used any more.
+    pub fn change<R>(
+        &mut self,
+        ring: Option<&mut R>,
+        now: u64,
+        change: impl FnOnce(&mut P) -> Decision,
+    ) -> Result<Decision, R::Broken>
+    where
+        R: Ring<Entry = E>,
+    {
+        let decision = change(&mut self.policy);
+        self.posts_late = self.policy.posts_late();
+        let Some(ring) = ring else { return Ok(decision) };
+        if !self.posts_late {
+            self.post_all(ring)?;
+        }
+        self.act(ring, now, decision)
     }
 
     /// The policy, read-only.
@@ -179,13 +217,13 @@ impl<E, P: Policy> Delivery<E, P> {
     /// Completions that are done and not posted.
     #[must_use]
     pub fn unposted(&self) -> usize {
-        self.unposted.len()
+        self.kept.unposted()
     }
 
-    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before, in ns.
+    /// When [`on_deadline`](Self::on_deadline) must be called if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        if self.held_since.is_empty() {
+        if self.kept.held() == 0 {
             return None;
         }
         if self.is_forgotten() { Some(0) } else { self.policy.deadline() }
@@ -193,7 +231,7 @@ impl<E, P: Policy> Delivery<E, P> {
 
     /// Whether completions are held of which the policy does not know, as it was changed while there was no ring.
     fn is_forgotten(&self) -> bool {
-        (self.policy.held() as usize) < self.held_since.len()
+        (self.policy.held() as usize) < self.kept.held()
     }
 
     /// A request is submitted. Returns its mark, which the caller passes when the request completes or is cancelled.
@@ -222,11 +260,11 @@ impl<E, P: Policy> Delivery<E, P> {
     {
         self.stats.completions += 1;
         self.on_consumed(ring, now);
-        self.is_newest_posted = !self.posts_late || ring.is_polled(&entry);
-        if self.is_newest_posted {
+        let is_posted_late = self.posts_late && !ring.is_polled(&entry);
+        let entry = if is_posted_late { self.kept.keep(entry) } else { Some(entry) };
+        self.is_newest_posted = entry.is_some();
+        if let Some(entry) = entry {
             ring.post(entry)?;
-        } else {
-            self.unposted.push_back(entry);
         }
         let decision = self.policy.on_completion(now, completion);
         self.act_on_completions(ring, now, 1, decision)
@@ -245,7 +283,7 @@ impl<E, P: Policy> Delivery<E, P> {
         self.stats.completions += count as u64;
         self.is_newest_posted = true;
         let decision = self.policy.on_completions(now, before, last);
-        if let (Decision::DeliverUrgent, true) = (decision, self.unposted.is_empty()) {
+        if let (Decision::DeliverUrgent, true) = (decision, self.kept.unposted() == 0) {
             self.policy.on_consumed(now);
             self.end_holds(now);
         }
@@ -260,7 +298,7 @@ impl<E, P: Policy> Delivery<E, P> {
         self.stats.interrupts += u64::from(passed.interrupts);
         self.stats.suppressed += u64::from(passed.suppressed);
         self.policy.on_passed(now, passed.interrupts.saturating_add(passed.suppressed), outstanding);
-        if self.unposted.is_empty() {
+        if self.kept.unposted() == 0 {
             self.end_holds(now); // of another thread, since it was allowed again: these interrupts cover it
         }
     }
@@ -277,15 +315,16 @@ impl<E, P: Policy> Delivery<E, P> {
         R: Ring<Entry = E>,
     {
         if let Decision::Hold(_) = decision {
-            self.held_since.extend(iter::repeat_n(now, count));
+            self.kept.hold(now, count);
+            return if self.may_hold(ring) { self.act(ring, now, decision) } else { self.flush(ring, now) };
         }
         let decision = self.act(ring, now, decision)?;
-        if self.held_since.is_empty() || self.may_hold(ring) { Ok(decision) } else { self.flush(ring, now) }
+        if self.kept.held() == 0 || self.may_hold(ring) { Ok(decision) } else { self.flush(ring, now) }
     }
 
     /// Whether what is held may stay held, whatever the policy decides. A consumer makes room only when it knows of completions.
     fn may_hold<R: Ring<Entry = E>>(&self, ring: &R) -> bool {
-        ring.may_hold() && self.unposted.len() < ring.room() && !self.is_forgotten()
+        ring.may_hold() && self.kept.unposted() < ring.room() && !self.is_forgotten()
     }
 
     /// The deadline has passed.
@@ -314,9 +353,9 @@ impl<E, P: Policy> Delivery<E, P> {
     /// reap calls this at once. One that cannot see it need not: completions, deadlines, the end of a batch, cancellations and
     /// the guest's schedule check this, too; `reconfigure`, `flush` and `reset` do not.
     pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
-        if !self.held_since.is_empty() && self.unposted.is_empty() && ring.is_consumed() {
+        if self.kept.held() > 0 && self.kept.unposted() == 0 && ring.is_consumed() {
             self.policy.on_consumed(now);
-            self.stats.consumed += self.held_since.len() as u64;
+            self.stats.consumed += self.kept.held() as u64;
             self.end_holds(now);
         }
     }
@@ -370,7 +409,7 @@ impl<E, P: Policy> Delivery<E, P> {
 
     /// Handles a broken ring: interrupts for what is posted, whether the guest wants it or not, and drops the rest.
     pub fn abandon<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
-        if self.held_since.len() > self.unposted.len() {
+        if self.kept.held() > self.kept.unposted() {
             self.interrupt(ring);
         }
         self.forget(now);
@@ -380,8 +419,7 @@ impl<E, P: Policy> Delivery<E, P> {
     pub fn forget(&mut self, now: u64) {
         self.policy.on_consumed(now);
         self.policy.reset_tracking();
-        self.unposted.clear();
-        self.held_since.clear();
+        self.kept.clear();
     }
 
     /// What the policy decides at an event, about nothing that the consumer has reaped.
@@ -397,6 +435,7 @@ impl<E, P: Policy> Delivery<E, P> {
     }
 
     fn act<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64, decision: Decision) -> Result<Decision, R::Broken> {
+        ring.decided(decision, &self.policy);
         match decision {
             Decision::Hold(_) => return Ok(decision),
             Decision::Deliver(_) => {
@@ -406,7 +445,7 @@ impl<E, P: Policy> Delivery<E, P> {
             Decision::DeliverUrgent => {
                 // The urgent one is the newest. Those before it stay held.
                 if !self.is_newest_posted
-                    && let Some(urgent) = self.unposted.pop_back()
+                    && let Some(urgent) = self.kept.take_newest()
                 {
                     ring.post(urgent)?;
                 }
@@ -421,13 +460,14 @@ impl<E, P: Policy> Delivery<E, P> {
     }
 
     fn post_all<R: Ring<Entry = E>>(&mut self, ring: &mut R) -> Result<(), R::Broken> {
-        self.unposted.drain(..).try_for_each(|entry| ring.post(entry))
+        while let Some(entry) = self.kept.take_oldest() {
+            ring.post(entry)?;
+        }
+        Ok(())
     }
 
     fn end_holds(&mut self, now: u64) {
-        for since in self.held_since.drain(..) {
-            self.stats.note_held(now.saturating_sub(since));
-        }
+        self.kept.release(now, |ns| self.stats.note_held(ns));
     }
 }
 

@@ -1,9 +1,12 @@
 //! What is counted about delivery.
 
+#[cfg(feature = "std")]
 use hdrhistogram::Histogram;
+#[cfg(feature = "std")]
+use std::sync::LazyLock;
 
 /// What the delivery of one queue counted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DeliveryStats {
     /// Requests that completed.
     pub completions: u64,
@@ -13,7 +16,8 @@ pub struct DeliveryStats {
     pub suppressed: u64,
     /// Completions that the guest reaped by itself while they were held.
     pub consumed: u64,
-    hold_ns: Histogram<u64>,
+    #[cfg(feature = "std")]
+    hold_ns: Option<Histogram<u64>>, // none: nothing was held
 }
 
 /// What a caller did by itself, [without asking the policy](crate::Delivery::passed).
@@ -27,24 +31,42 @@ pub struct Passed {
     pub suppressed: u16,
 }
 
-impl Default for DeliveryStats {
-    fn default() -> Self {
-        let hold_ns = Histogram::new(2).expect("two digits are allowed"); // grows: a replay may have thousands of queues
-        Self { completions: 0, interrupts: 0, suppressed: 0, consumed: 0, hold_ns }
-    }
+impl DeliveryStats {
+    /// Nothing was counted.
+    pub const ZERO: Self = Self {
+        completions: 0,
+        interrupts: 0,
+        suppressed: 0,
+        consumed: 0,
+        #[cfg(feature = "std")]
+        hold_ns: None,
+    };
 }
 
+#[cfg(feature = "std")]
 impl DeliveryStats {
     /// Counts a completion that was held for `ns`; 0: it was not held.
     pub fn note_held(&mut self, ns: u64) {
         if ns > 0 {
-            self.hold_ns.record(ns).expect("it grows");
+            self.hold_ns.get_or_insert_with(empty).record(ns).expect("it grows");
         }
     }
 
     /// How long completions were held, in ns.
     #[must_use]
-    pub const fn hold_ns(&self) -> &Histogram<u64> {
-        &self.hold_ns
+    pub fn hold_ns(&self) -> &Histogram<u64> {
+        static EMPTY: LazyLock<Histogram<u64>> = LazyLock::new(empty);
+        self.hold_ns.as_ref().unwrap_or(&EMPTY)
     }
+}
+
+#[cfg(not(feature = "std"))]
+impl DeliveryStats {
+    /// For how long completions were held is not recorded.
+    pub(crate) const fn note_held(&mut self, _: u64) {}
+}
+
+#[cfg(feature = "std")]
+fn empty() -> Histogram<u64> {
+    Histogram::new(2).expect("two digits are allowed") // grows: a replay may have thousands of queues
 }
