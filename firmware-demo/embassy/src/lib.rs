@@ -5,7 +5,9 @@
 
 #![no_std]
 
-use cint_core::{Cint, Completion, Config, ConfigError, Hint, Params, Policy as _};
+use cint_core::{Cint, Completion, Config, ConfigError, Hint, Params};
+use coalesce_delivery::{Count, Delivery, Ring};
+use core::convert::Infallible;
 use core::future::pending;
 use embassy_futures::select::{Either, select};
 use embassy_sync::blocking_mutex::raw::RawMutex;
@@ -31,28 +33,55 @@ pub fn config() -> Result<Config, ConfigError> {
     Config::new(Params { tick_hz: TICK_HZ, ooo: false, ..Params::OPTANE })
 }
 
+/// The line, for which everything is posted already.
+struct Line<P: OutputPin> {
+    pin: P,
+    error: Option<P::Error>,
+}
+
+impl<P: OutputPin> Ring for Line<P> {
+    type Entry = Infallible;
+    type Broken = Infallible;
+
+    fn post(&mut self, entry: Infallible) -> Result<(), Infallible> {
+        match entry {}
+    }
+
+    fn wants_interrupt(&mut self) -> bool {
+        true
+    }
+
+    fn is_consumed(&mut self) -> bool {
+        false // it is not known
+    }
+
+    fn interrupt(&mut self) -> bool {
+        self.error = self.pin.set_high().and_then(|()| self.pin.set_low()).err();
+        self.error.is_none()
+    }
+}
+
 /// Raises `line` for completions, at once or when its deadline has passed. Ends only if the pin fails.
 pub async fn coalesce<P: OutputPin, M: RawMutex, const N: usize>(
     completed: Receiver<'_, M, Completed, N>,
-    mut line: P,
+    line: P,
     config: Config,
 ) -> P::Error {
-    let mut cint = Cint::new(config);
+    let mut line = Line { pin: line, error: None };
+    let mut delivery = Delivery::<Infallible, _, Count>::with_policy(Cint::new(config));
     loop {
-        let event = select(completed.receive(), passed(cint.deadline())).await;
+        let event = select(completed.receive(), passed(delivery.deadline())).await;
         let now = Instant::now().as_ticks();
-        let mut decision = match event {
+        let Ok(decision) = match event {
             Either::First(Completed { hint, in_flight: cif }) => {
-                cint.on_completion(now, &Completion { cif, ..Completion::of(hint) })
+                delivery.posted(&mut line, now, 0, &Completion { cif, ..Completion::of(hint) })
             }
-            Either::Second(()) => cint.on_deadline(now),
+            Either::Second(()) => delivery.on_deadline(&mut line, now),
         };
-        if !decision.is_deliver() && completed.is_empty() && cint.wants_batch_end() {
-            decision = cint.on_batch_end(now); // with Δ = 0 nothing else ends a burst
+        if !decision.is_deliver() && completed.is_empty() {
+            let Ok(_) = delivery.on_batch_end(&mut line, now); // with Δ = 0 nothing else ends a burst
         }
-        if decision.is_deliver()
-            && let Err(error) = line.set_high().and_then(|()| line.set_low())
-        {
+        if let Some(error) = line.error {
             return error;
         }
     }

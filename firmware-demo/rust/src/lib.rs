@@ -5,7 +5,7 @@
 )]
 //! Firmware of a small NVMe-like controller. It shows where interrupt coalescing belongs in a device.
 //!
-//! Begin with `controller.rs`, the main loop. Then read `coalescing.rs`, which asks the policy in `policy.rs` and
+//! Begin with `controller.rs`, the main loop. Then read `coalescing.rs`, where `coalesce-delivery` asks the policy in `policy.rs` and
 //! executes its decisions. `queue.rs`, `command.rs` and `features.rs` are what any NVMe device needs. This file has the
 //! entry points, and the state that interrupts and main loop share.
 
