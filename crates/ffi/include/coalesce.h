@@ -4,11 +4,11 @@
  *         interrupt(queue);
  *
  * A state is memory of the caller's, for one thread at a time. Time is the caller's, too: ticks of one monotonic clock. No
- * function blocks or keeps a pointer, and only those of texts and of coalesce_policy allocate. What is wrong is answered
- * with a negative status: interrupt.
+ * function blocks or keeps a pointer, and only those of texts, of coalesce_policy and of coalesce_delivery allocate. What is
+ * wrong is answered with a negative status: interrupt.
  *
- * In this order: versions; what functions answer, and why; hints; any policy behind one handle; then each machine by
- * itself, and what goes with them.
+ * In this order: versions; what functions answer, and why; hints; any policy behind one handle, and the interrupts of a
+ * device that interrupts by itself; then each machine by itself, and what goes with them.
  *
  * Made from crates/ffi: do not edit. */
 
@@ -703,6 +703,281 @@ coalesce_status coalesce_policy_stats(const coalesce_policy *policy, coalesce_co
  * As `coalesce_policy_reconfigure`.
  */
 coalesce_status coalesce_policy_reset_stats(coalesce_policy *policy);
+
+/* ==== A policy, and the interrupts of a device that posts and interrupts by itself, on hosts ==== */
+
+/** The interrupt was sent. */
+#define COALESCE_INTERRUPT_SENT 0
+
+/** The guest wants no interrupt, and finds the completions by itself. */
+#define COALESCE_INTERRUPT_UNWANTED 1
+
+/** The interrupt could not be sent now. It is due, whether the policy has decided so or not. */
+#define COALESCE_INTERRUPT_FAILED 2
+
+/**
+ * A policy for one interrupt vector, and what it holds. It keeps the order of decision and interrupt: what it has decided to
+ * deliver stays due until `coalesce_delivery_interrupted`, whatever happens in between. That interrupt covers everything that
+ * completed before it. Functions that return a decision answer `COALESCE_DELIVER` as long as an interrupt is due.
+ *
+ * The device posts a completion, reports it, and interrupts if one is due and the guest wants it; then it says so.
+ */
+typedef struct coalesce_delivery coalesce_delivery;
+
+/** What may change with every call. */
+typedef struct {
+  /**
+   * The instant at which to call `coalesce_delivery_on_deadline`; 1: an interrupt is due; `COALESCE_NEVER`: nothing waits.
+   */
+  uint64_t deadline;
+  /** Completions that are held. Those for which an interrupt is due are not. */
+  uint64_t held;
+  /** An interrupt is due. */
+  bool is_due;
+  /**
+   * As `coalesce_policy_may_hold`: if it may not, and nothing is held or due, the device may interrupt without asking.
+   */
+  bool may_hold;
+  /** As `coalesce_policy_wants_submit`. */
+  bool wants_submit;
+  /** As `coalesce_policy_wants_each_submit`. */
+  bool wants_each_submit;
+  /** As `coalesce_policy_wants_batch_end`. */
+  bool wants_batch_end;
+} coalesce_delivery_view;
+COALESCE_LAYOUT(coalesce_delivery_view, 24, uint64_t);
+
+/** What a device did without asking. */
+typedef struct {
+  /** `sizeof(coalesce_passed)` */
+  uint32_t struct_size;
+  /** Interrupts that were sent; at most 65535. */
+  uint32_t interrupts;
+  /** Interrupts that the guest did not want; at most 65535. */
+  uint32_t suppressed;
+  /** The most commands outstanding at one of these completions, as far as the caller knows, counting it. */
+  uint32_t outstanding;
+  /** Completions, all of which these interrupts cover. */
+  uint64_t completions;
+} coalesce_passed;
+COALESCE_LAYOUT(coalesce_passed, 24, uint64_t);
+
+/** What was counted since the beginning, or since `coalesce_delivery_reset_stats`. */
+typedef struct {
+  /** Completions. */
+  uint64_t completions;
+  /** Interrupts that were sent. */
+  uint64_t interrupts;
+  /** Interrupts that the guest did not want. */
+  uint64_t suppressed;
+  /** Completions that the guest reaped while they were held. */
+  uint64_t consumed;
+  /** Completions that were held, and are not any more. `coalesce_delivery_hold_ns` says for how long. */
+  uint64_t holds;
+  /** The mean of the times for which they were held, in ns. */
+  uint64_t hold_mean_ns;
+} coalesce_delivery_counts;
+COALESCE_LAYOUT(coalesce_delivery_counts, 48, uint64_t);
+
+/**
+ * Creates a delivery: a policy from its text form, as `coalesce_policy_new`.
+ *
+ * Requires:
+ * As there.
+ */
+COALESCE_MUST_USE
+coalesce_delivery *coalesce_delivery_new(const char *text,
+                                         uint64_t tick_hz,
+                                         char *message,
+                                         size_t message_size);
+
+/**
+ * Frees a delivery; null is allowed. Flush it first, and interrupt, so that no held completion loses its interrupt.
+ *
+ * Requires:
+ * `delivery` is null, or a delivery that nobody uses any more, nor its policy.
+ */
+void coalesce_delivery_free(coalesce_delivery *delivery);
+
+/**
+ * Its policy, for the functions of a `coalesce_policy` that take a `const` one: text form, statistics, hints. Null for null.
+ *
+ * Requires:
+ * `delivery` is null, or a delivery that nobody changes as long as the answer is used.
+ */
+const coalesce_policy *coalesce_delivery_policy(const coalesce_delivery *delivery);
+
+/**
+ * What may change with every call. Without a delivery, an interrupt is due.
+ *
+ * Requires:
+ * `delivery` is null, or a delivery that nobody changes during the call; `view` is null or points to `view_size` bytes.
+ */
+coalesce_status coalesce_delivery_look(const coalesce_delivery *delivery,
+                                       coalesce_delivery_view *view,
+                                       size_t view_size);
+
+/**
+ * Changes the policy or its parameters, as `coalesce_policy_reconfigure`, and decides about what is held. What is due stays due.
+ * `COALESCE_E_CONFIG`: the text is invalid, `message` has the reason, and nothing has changed; this error needs no interrupt.
+ *
+ * Requires:
+ * As `coalesce_policy_new`; `delivery` is null or a delivery that nobody else uses during the call.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_delivery_reconfigure(coalesce_delivery *delivery,
+                                              uint64_t now,
+                                              const char *text,
+                                              char *message,
+                                              size_t message_size);
+
+/**
+ * Reports a submitted request, as `coalesce_policy_on_submit`.
+ *
+ * Requires:
+ * As there; `delivery` is null or a delivery that nobody else uses during the call.
+ */
+coalesce_status coalesce_delivery_on_submit(coalesce_delivery *delivery,
+                                            uint64_t now,
+                                            const coalesce_request *request,
+                                            coalesce_mark *mark);
+
+/**
+ * Reports a completed command, and `before` others before it, of which only 65535 are decided about. The guest sees them all
+ * before it is interrupted. After an error of `completion` an interrupt is due.
+ *
+ * Requires:
+ * `delivery` is null or a delivery that nobody else uses during the call; `completion` is null or points to as many bytes
+ * as its `struct_size` says.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_delivery_on_completion(coalesce_delivery *delivery,
+                                                uint64_t now,
+                                                const coalesce_completion *completion);
+
+/**
+ * The device has posted everything that it found in one pass. From the first call on, what waits for the end of a batch is not due
+ * before it: who calls this once calls it after each pass.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_delivery_on_batch_end(coalesce_delivery *delivery,
+                                               uint64_t now);
+
+/**
+ * Decides at the deadline. Early, late and repeated calls are harmless.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+COALESCE_MUST_USE coalesce_status coalesce_delivery_on_deadline(coalesce_delivery *delivery, uint64_t now);
+
+/**
+ * What became of an interrupt: `COALESCE_INTERRUPT_...`; any other number is as `COALESCE_INTERRUPT_FAILED`. Before this call report
+ * everything that completed before the interrupt, and nothing that completed after it: it would be taken to be covered.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+coalesce_status coalesce_delivery_interrupted(coalesce_delivery *delivery,
+                                              uint64_t now,
+                                              uint32_t outcome);
+
+/**
+ * Reports what the device did without asking: interrupts for completions that it has not reported, while `may_hold` and `is_due` were
+ * false and `held` was 0. Before the next other report, and every 256 interrupts at the latest. If something is held by now, an
+ * interrupt is due.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`; `passed` is null or points to as many bytes as its `struct_size` says.
+ */
+coalesce_status coalesce_delivery_passed(coalesce_delivery *delivery,
+                                         uint64_t now,
+                                         const coalesce_passed *passed);
+
+/**
+ * Notes that the guest has reaped everything without an interrupt, as `coalesce_policy_on_consumed`. What is due stays due.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+coalesce_status coalesce_delivery_on_consumed(coalesce_delivery *delivery,
+                                              uint64_t now);
+
+/**
+ * Notes that a command was aborted and will not complete, as `coalesce_policy_on_cancel`.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`; `mark` is null or points to a `coalesce_mark`.
+ */
+COALESCE_MUST_USE
+coalesce_status coalesce_delivery_on_cancel(coalesce_delivery *delivery,
+                                            uint64_t now,
+                                            const coalesce_mark *mark);
+
+/**
+ * Notes that the guest was scheduled on a CPU, and delivers everything held.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+COALESCE_MUST_USE coalesce_status coalesce_delivery_on_schedule(coalesce_delivery *delivery, uint64_t now);
+
+/**
+ * Notes that the guest was descheduled from its CPU, and delivers everything held.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+COALESCE_MUST_USE coalesce_status coalesce_delivery_on_deschedule(coalesce_delivery *delivery, uint64_t now);
+
+/**
+ * Delivers everything held: for a queue stop, and for a migration.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+COALESCE_MUST_USE coalesce_status coalesce_delivery_flush(coalesce_delivery *delivery, uint64_t now);
+
+/**
+ * The queue is gone, with its completions: nothing is held and nothing is due any more. Commands in flight will not complete.
+ * If the guest still waits for what was held, call `coalesce_delivery_flush` and interrupt before.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+coalesce_status coalesce_delivery_reset(coalesce_delivery *delivery,
+                                        uint64_t now);
+
+/**
+ * Reads what was counted. `coalesce_policy_stats` has the decisions.
+ *
+ * Requires:
+ * `delivery` is null, or a delivery that nobody changes during the call; `counts` is null or points to `counts_size` bytes.
+ */
+coalesce_status coalesce_delivery_stats(const coalesce_delivery *delivery,
+                                        coalesce_delivery_counts *counts,
+                                        size_t counts_size);
+
+/**
+ * The time in ns, to 1 %, for which the completions that were held were held, of so many millionths of them at most: 500000 is the
+ * median, 1000000 the longest. 0: none was held.
+ *
+ * Requires:
+ * `delivery` is null, or a delivery that nobody changes during the call.
+ */
+uint64_t coalesce_delivery_hold_ns(const coalesce_delivery *delivery,
+                                   uint32_t millionths);
+
+/**
+ * Resets what was counted, and the counters of decisions.
+ *
+ * Requires:
+ * As `coalesce_delivery_reconfigure`.
+ */
+coalesce_status coalesce_delivery_reset_stats(coalesce_delivery *delivery);
 #endif
 
 /* ==== What is wrong with a parameter ==== */

@@ -16,6 +16,8 @@ pub mod auto;
 mod block;
 pub mod budget;
 pub mod cint;
+#[cfg(feature = "std")]
+pub mod delivery;
 pub mod error;
 pub mod field;
 pub mod hint;

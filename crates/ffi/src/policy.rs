@@ -8,8 +8,8 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Completion, Decision, Event, Hint, HintSource, Mark, Policy as _, Spec, Spent, Submission,
-    Submissions, Ticket,
+    AnyPolicy, Class, Completion, Decision, Event, Hint, HintSource, Mark, Policy, Spec, Spent, Submission,
+    Submissions, Ticket, forward,
 };
 use core::ffi::{c_char, c_void};
 use std::boxed::Box;
@@ -17,7 +17,11 @@ use std::ffi::CString;
 
 /// A policy for one interrupt vector. The library allocates it, because its size depends on the policy.
 #[derive(Debug)]
-pub struct coalesce_policy(AnyPolicy);
+pub struct coalesce_policy(pub(crate) AnyPolicy);
+
+impl Policy for coalesce_policy {
+    forward!(self => self.0; all);
+}
 
 /// Asks a policy for a decision; null delivers.
 ///
@@ -52,19 +56,29 @@ pub unsafe extern "C" fn coalesce_policy_new(
     message_size: usize,
 ) -> *mut coalesce_policy {
     // SAFETY: the caller's promise.
+    let policy = unsafe { read_policy(text, tick_hz, message, message_size) };
+    policy.map_or(core::ptr::null_mut(), |policy| Box::into_raw(Box::new(policy)))
+}
+
+/// A policy from its text form. `None`: it is invalid, and `message` has the reason.
+///
+/// # Safety
+/// As `coalesce_policy_new`.
+pub(crate) unsafe fn read_policy(
+    text: *const c_char,
+    tick_hz: u64,
+    message: *mut c_char,
+    message_size: usize,
+) -> Option<coalesce_policy> {
+    // SAFETY: the caller's promise.
     let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, tick_hz)?));
     let policy = spec.and_then(|spec| {
         let made = AnyPolicy::new(spec.clone(), tick_hz);
         Ok(made.map_err(|error| spec.explain(error))?)
     });
-    match policy {
-        Ok(policy) => Box::into_raw(Box::new(coalesce_policy(policy))),
-        Err(problem) => {
-            // SAFETY: the caller's promise.
-            unsafe { write_text(message, message_size, &problem) };
-            core::ptr::null_mut()
-        }
-    }
+    // SAFETY: the caller's promise.
+    let policy = policy.map_err(|problem| unsafe { write_text(message, message_size, &problem) });
+    policy.ok().map(coalesce_policy)
 }
 
 /// Frees a policy; null is allowed. Flush it first, so that no held completion loses its interrupt.
@@ -96,18 +110,30 @@ pub unsafe extern "C" fn coalesce_policy_reconfigure(
     // SAFETY: the caller's promises.
     let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
     // SAFETY: the caller's promise.
-    let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, policy.0.tick_hz())?));
-    let decision = spec.and_then(|spec| {
-        let decision = policy.0.reconfigure(spec.clone(), now);
-        Ok(decision.map_err(|error| spec.explain(error))?)
-    });
-    match decision {
-        Ok(decision) => numbers(decision).0,
-        Err(problem) => {
-            // SAFETY: the caller's promise.
-            unsafe { write_text(message, message_size, &problem) };
-            COALESCE_E_CONFIG
-        }
+    let decision = unsafe { policy.reconfigure(now, text, message, message_size) };
+    decision.map_or(COALESCE_E_CONFIG, |decision| numbers(decision).0)
+}
+
+impl coalesce_policy {
+    /// `None`: the text is invalid, `message` has the reason, and nothing has changed.
+    ///
+    /// # Safety
+    /// As `coalesce_policy_new`.
+    pub(crate) unsafe fn reconfigure(
+        &mut self,
+        now: u64,
+        text: *const c_char,
+        message: *mut c_char,
+        message_size: usize,
+    ) -> Option<Decision> {
+        // SAFETY: the caller's promise.
+        let spec = unsafe { read_text(text) }.and_then(|text| Ok(Spec::parse(&text, self.0.tick_hz())?));
+        let decision = spec.and_then(|spec| {
+            let decision = self.0.reconfigure(spec.clone(), now);
+            Ok(decision.map_err(|error| spec.explain(error))?)
+        });
+        // SAFETY: the caller's promise.
+        decision.map_err(|problem| unsafe { write_text(message, message_size, &problem) }).ok()
     }
 }
 
@@ -209,16 +235,31 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
     mark: *mut coalesce_mark,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    unsafe { put(mark, Mark::of(Hint::Urgent).into()) };
+    let policy = unsafe { policy.as_mut() }.map(|policy| &mut policy.0);
+    let tell = policy.map(|policy| (policy.wants_submit(), |submission: &_| policy.on_submit(now, submission)));
+    // SAFETY: the caller's promises.
+    unsafe { submit(tell, request, mark) }
+}
+
+/// Tells a policy about a request, if there is one: for which it must be told, and how.
+///
+/// # Safety
+/// As `coalesce_policy_on_submit`.
+pub(crate) unsafe fn submit(
+    tell: Option<(Submissions, impl FnOnce(&Submission) -> Mark)>,
+    request: *const coalesce_request,
+    mark: *mut coalesce_mark,
+) -> coalesce_status {
     // SAFETY: the caller's promise.
-    let Some(policy) = (unsafe { policy.as_mut() }) else { return COALESCE_E_NULL };
+    unsafe { put(mark, Mark::of(Hint::Urgent).into()) };
+    let Some((wanted, tell)) = tell else { return COALESCE_E_NULL };
     // SAFETY: the caller's promise.
     let request = match unsafe { read_config(request) } {
         Ok(request) => request,
         Err(refused) => return refused.status(),
     };
     // Its ticket would be lost, and no Barrier behind it would ever be complete.
-    if mark.is_null() && policy.0.wants_submit() == Submissions::Each {
+    if mark.is_null() && wanted == Submissions::Each {
         return COALESCE_E_NULL;
     }
     let submission = Submission {
@@ -233,7 +274,7 @@ pub unsafe extern "C" fn coalesce_policy_on_submit(
         before: request.before,
     };
     // SAFETY: the caller's promise.
-    unsafe { put(mark, policy.0.on_submit(now, &submission).into()) };
+    unsafe { put(mark, tell(&submission).into()) };
     COALESCE_OK
 }
 
@@ -296,21 +337,28 @@ pub unsafe extern "C" fn coalesce_policy_on_completion(
     unsafe {
         match completion {
             Ok(completion) => decide(policy, |policy| {
-                let coalesce_completion { cif, outstanding, class_of, mark, slice_end, before, .. } = completion;
-                let class = match class_of {
-                    COALESCE_CLASS_IO => Class::Io,
-                    COALESCE_CLASS_ADMIN => Class::Admin,
-                    _ => Class::Failed,
-                };
-                let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
-                let before = u16::try_from(before).unwrap_or(u16::MAX);
-                // None in flight is as one: it is wrong, and must not count as unknown.
-                let (mark, cif) = (mark.into(), cif.max(1));
-                policy.on_completions(now, before, &Completion { mark, cif, outstanding, class, slice_end })
+                let before = u16::try_from(completion.before).unwrap_or(u16::MAX);
+                policy.on_completions(now, before, &completion.into())
             }),
             // The caller interrupts on this error, so the policy must drop what it holds.
             Err(refused) => decide(policy, |policy| policy.flush(now)).min(refused.status()),
         }
+    }
+}
+
+/// The last one.
+impl From<coalesce_completion> for Completion {
+    fn from(completion: coalesce_completion) -> Self {
+        let coalesce_completion { cif, outstanding, class_of, mark, slice_end, .. } = completion;
+        let class = match class_of {
+            COALESCE_CLASS_IO => Class::Io,
+            COALESCE_CLASS_ADMIN => Class::Admin,
+            _ => Class::Failed,
+        };
+        let slice_end = (slice_end != COALESCE_NEVER).then_some(slice_end);
+        // None in flight is as one: it is wrong, and must not count as unknown.
+        let (mark, cif) = (mark.into(), cif.max(1));
+        Self { mark, cif, outstanding, class, slice_end }
     }
 }
 

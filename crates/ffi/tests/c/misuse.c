@@ -636,6 +636,128 @@ static void policies(void)
     coalesce_policy_free(policy);
 }
 
+static void deliveries(void)
+{
+    about = "a delivery that is null";
+    coalesce_request request;
+    memset(&request, 0, sizeof request);
+    request.struct_size = sizeof request;
+    request.outstanding = request.batch_len = 100;
+    coalesce_mark mark;
+    coalesce_completion completion;
+    memset(&completion, 0, sizeof completion);
+    completion.struct_size = sizeof completion;
+    completion.cif = 100;
+    completion.slice_end = COALESCE_NEVER;
+    coalesce_passed passed;
+    memset(&passed, 0, sizeof passed);
+    passed.struct_size = sizeof passed;
+    coalesce_delivery_view view;
+    coalesce_delivery_counts counts;
+    uint64_t counters[2] = {0, 0};
+    char message[200];
+    coalesce_delivery_free(NULL);
+    CHECK(coalesce_delivery_policy(NULL) == NULL && coalesce_delivery_hold_ns(NULL, 500000) == 0);
+    CHECK(coalesce_delivery_look(NULL, &view, sizeof view) == COALESCE_E_NULL && view.is_due && view.deadline == 1);
+    CHECK(!view.may_hold && view.held == 0);
+    CHECK(coalesce_delivery_on_submit(NULL, 1, &request, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
+    completion.mark = mark;
+    CHECK(coalesce_delivery_on_completion(NULL, 1, &completion) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_on_batch_end(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_on_deadline(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_interrupted(NULL, 1, COALESCE_INTERRUPT_SENT) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_passed(NULL, 1, &passed) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_on_consumed(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_on_cancel(NULL, 1, &mark) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_on_schedule(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_on_deschedule(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_flush(NULL, 1) == COALESCE_E_NULL && coalesce_delivery_reset(NULL, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_reconfigure(NULL, 1, "none", NULL, 0) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_stats(NULL, &counts, sizeof counts) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_reset_stats(NULL) == COALESCE_E_NULL);
+
+    about = "arguments of a delivery";
+    CHECK(coalesce_delivery_new("cint:dleta=1us", 1000000000, message, sizeof message) == NULL && strlen(message) > 0);
+    CHECK(coalesce_delivery_new(NULL, 1000000000, NULL, 0) == NULL && coalesce_delivery_new("cint", 1, NULL, 0) == NULL);
+    // 500 ticks are 1 us.
+    coalesce_delivery *delivery = coalesce_delivery_new("cint:delta=20us,max_hold=100us,in_flight=off", 500000000, NULL, 0);
+    CHECK(delivery != NULL);
+    CHECK(coalesce_delivery_look(delivery, NULL, sizeof view) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_look(delivery, &view, sizeof view - 1) == COALESCE_E_SIZE);
+    CHECK(coalesce_delivery_stats(delivery, NULL, sizeof counts) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_stats(delivery, &counts, sizeof counts + 1) == COALESCE_E_SIZE);
+    CHECK(coalesce_delivery_on_submit(delivery, 1, NULL, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
+    CHECK(DONE(coalesce_delivery_on_submit(delivery, 1, &request, &mark)) && mark.hint == COALESCE_HINT_PLAIN);
+    completion.mark = mark;
+    CHECK(coalesce_delivery_on_completion(delivery, 1000, &completion) == COALESCE_HOLD);
+    CHECK(DONE(coalesce_delivery_look(delivery, &view, sizeof view)) && !view.is_due && view.may_hold && view.held == 1);
+    CHECK(view.deadline == 11000 && coalesce_policy_held(coalesce_delivery_policy(delivery)) == 1);
+    // A clock that steps back neither loses what is held nor moves its deadline.
+    CHECK(coalesce_delivery_on_deadline(delivery, 5) == COALESCE_HOLD);
+    CHECK(coalesce_delivery_on_completion(delivery, 5, &completion) == COALESCE_HOLD);
+    CHECK(coalesce_delivery_on_deadline(delivery, 11000) == COALESCE_DELIVER);
+    // What is due stays due: it has failed, and nobody knows what 77 is.
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 12000, COALESCE_INTERRUPT_FAILED)));
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 12000, 77)));
+    CHECK(coalesce_delivery_reconfigure(delivery, 12000, "cint:dleta=1us", message, sizeof message) == COALESCE_E_CONFIG);
+    CHECK(coalesce_delivery_reconfigure(delivery, 12000, "cint:in_flight=off", NULL, 0) == COALESCE_DELIVER);
+    CHECK(coalesce_delivery_on_completion(delivery, 12000, &completion) == COALESCE_DELIVER);
+    CHECK(DONE(coalesce_delivery_look(delivery, &view, sizeof view)) && view.is_due && view.deadline == 1);
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 13000, COALESCE_INTERRUPT_SENT)));
+    CHECK(DONE(coalesce_delivery_look(delivery, &view, sizeof view)) && !view.is_due && view.held == 0);
+    CHECK(view.deadline == COALESCE_NEVER);
+    CHECK(DONE(coalesce_delivery_stats(delivery, &counts, sizeof counts)));
+    CHECK(counts.completions == 3 && counts.interrupts == 1 && counts.suppressed == 0 && counts.holds == 3);
+    // 10000, 10995 and 1000 ticks, to 1 %.
+    uint64_t median = coalesce_delivery_hold_ns(delivery, 500000), longest = coalesce_delivery_hold_ns(delivery, 1000000);
+    CHECK(median >= 20000 && median < 20300 && longest >= 21990 && longest < 22300);
+    CHECK(coalesce_delivery_hold_ns(delivery, UINT32_MAX) == longest && counts.hold_mean_ns / 1000 == 14);
+
+    // What is not known of a completion: it is due.
+    CHECK(coalesce_delivery_on_completion(delivery, 20000, NULL) == COALESCE_E_NULL);
+    CHECK(DONE(coalesce_delivery_look(delivery, &view, sizeof view)) && view.is_due);
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 20000, COALESCE_INTERRUPT_UNWANTED)));
+    completion.struct_size++;
+    CHECK(coalesce_delivery_on_completion(delivery, 20000, &completion) == COALESCE_E_SIZE);
+    completion.struct_size--;
+    CHECK(coalesce_delivery_on_deadline(delivery, 20000) == COALESCE_DELIVER);
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 20000, COALESCE_INTERRUPT_SENT)));
+
+    // A report of a bypass that comes when something is held.
+    CHECK(coalesce_delivery_on_completion(delivery, 30000, &completion) == COALESCE_HOLD);
+    passed.interrupts = 1, passed.completions = 4, passed.outstanding = 1;
+    CHECK(coalesce_delivery_passed(delivery, 30000, NULL) == COALESCE_E_NULL);
+    passed.struct_size--;
+    CHECK(coalesce_delivery_passed(delivery, 30000, &passed) == COALESCE_E_SIZE);
+    passed.struct_size++;
+    CHECK(DONE(coalesce_delivery_passed(delivery, 30000, &passed)));
+    CHECK(coalesce_delivery_on_deadline(delivery, 30000) == COALESCE_DELIVER);
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 30000, COALESCE_INTERRUPT_SENT)));
+
+    CHECK(coalesce_delivery_on_completion(delivery, 40000, &completion) == COALESCE_HOLD);
+    CHECK(DONE(coalesce_delivery_on_consumed(delivery, 40000)));
+    CHECK(coalesce_delivery_on_deadline(delivery, 1000000) == COALESCE_HOLD);
+    CHECK(DECISION(coalesce_delivery_on_batch_end(delivery, 50000)) && DECISION(coalesce_delivery_flush(delivery, 50000)));
+    CHECK(DECISION(coalesce_delivery_on_schedule(delivery, 50000)) && DECISION(coalesce_delivery_on_deschedule(delivery, 50000)));
+    CHECK(DECISION(coalesce_delivery_on_cancel(delivery, 50000, NULL)));
+    CHECK(coalesce_delivery_on_completion(delivery, 60000, &completion) == COALESCE_HOLD);
+    CHECK(coalesce_delivery_flush(delivery, 60000) == COALESCE_DELIVER);
+    CHECK(DONE(coalesce_delivery_reset(delivery, 60000)));
+    CHECK(DONE(coalesce_delivery_interrupted(delivery, 60000, COALESCE_INTERRUPT_FAILED)));
+    CHECK(coalesce_delivery_on_deadline(delivery, 60000) == COALESCE_DELIVER);
+    CHECK(DONE(coalesce_delivery_reset(delivery, 60000)));
+    CHECK(DONE(coalesce_delivery_look(delivery, &view, sizeof view)) && !view.is_due && view.held == 0);
+    CHECK(DONE(coalesce_delivery_stats(delivery, &counts, sizeof counts)));
+    CHECK(counts.completions == 12 && counts.interrupts == 4 && counts.suppressed == 1 && counts.consumed == 1);
+    CHECK(DONE(coalesce_policy_stats(coalesce_delivery_policy(delivery), count, counters)) && counters[true] > 0);
+    CHECK(DONE(coalesce_delivery_reset_stats(delivery)));
+    counters[false] = counters[true] = 0;
+    CHECK(DONE(coalesce_policy_stats(coalesce_delivery_policy(delivery), count, counters)) && counters[true] == 0);
+    CHECK(DONE(coalesce_delivery_stats(delivery, &counts, sizeof counts)) && counts.completions == 0 && counts.holds == 0);
+    CHECK(coalesce_delivery_hold_ns(delivery, 1000000) == 0);
+    coalesce_delivery_free(delivery);
+}
+
 static void texts(void)
 {
     about = "texts";
@@ -780,6 +902,7 @@ int main(void)
     configurations_of_another_size();
     states_are_whole();
     policies();
+    deliveries();
     texts();
     printf("misuse: every error is one\n");
     return 0;
