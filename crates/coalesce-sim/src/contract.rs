@@ -36,11 +36,12 @@ const RANDOM: &str = "random open";
 /// Loads that may take more, and how much, by name or kind. Someone who waits for each request beside a flood, on one interrupt vector:
 /// waits that the flood gains by are the reader's, too, and no budget of a vector tells them apart. And random loads: one in a hundred
 /// is at its own limit, where a queue multiplies what is added, or has a licence by chance for a while (`docs/budget.md`, limits).
-pub const EXCEPTIONS: [(&str, f64); 7] = [
+pub const EXCEPTIONS: [(&str, f64); 8] = [
     ("memory/guest-mixed", 3.0),
     ("memory/guest-mixed-hinted", 1.5),
     ("p3700/guest-mixed", 1.85),
     ("p3700/guest-mixed-hinted", 1.15),
+    ("p3700/mixed", 1.15),
     ("optane/mixed", 1.85),
     ("optane/mixed-sync4", 1.5),
     (RANDOM, 1.15),

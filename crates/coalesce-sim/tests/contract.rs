@@ -42,10 +42,9 @@ fn compare(is_wanted: impl Fn(&Load) -> bool, duration: Time, policies: &[&str])
 }
 
 /// What a second is too short for, with the limit there: C0 is much of what the requests take. Each takes at most [`LIMIT`] in 20 s.
-const SHORT: [(&str, f64); 3] = [
+const SHORT: [(&str, f64); 2] = [
     ("optane/onoff16k", 1.25), // 45 ms of requests in a second; C0 may take 64 ms
     ("p3700/onoff100k", 1.1),  // 1 s of requests in a second
-    ("p3700/mixed", 1.15),     // who waits beside a flood has few requests, and they wait for the flood's trials
 ];
 
 /// Under all loads whose names are wanted every rule is kept, and requesters need at most [`LIMIT`] times the time. But for what is

@@ -71,6 +71,7 @@ EXCEPTIONS
     memory/guest-mixed-hinted   1.5
     p3700/guest-mixed           1.85
     p3700/guest-mixed-hinted    1.15
+    p3700/mixed                 1.15
     optane/mixed                1.85
     optane/mixed-sync4          1.5
     random open                 1.15
