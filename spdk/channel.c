@@ -20,7 +20,7 @@ static void arm_timer(struct irq_channel *channel, uint64_t deadline, uint64_t n
 void irq_queue_arm_timer(const struct irq_queue *queue, uint64_t now)
 {
     struct irq_channel *channel = queue->channel;
-    uint64_t deadline = queue->delivery.is_due ? now : queue->delivery.deadline;
+    uint64_t deadline = queue->delivery.view.deadline; // long ago if an interrupt is due
     if (channel->timerfd >= 0 && deadline < channel->timer_deadline)
         arm_timer(channel, deadline, now);
 }
@@ -37,7 +37,7 @@ static int timer_expired(void *ctx)
     SLIST_FOREACH(queue, &channel->queues, link) {
         if (!queue->is_running)
             continue;
-        if (queue->delivery.is_due || queue->delivery.deadline <= now)
+        if (queue->delivery.view.deadline <= now)
             queue->ops->wake(queue, now);
         else
             irq_queue_arm_timer(queue, now);
@@ -114,7 +114,7 @@ static struct irq_queue *find_stopped_queue(struct irq_channel *channel, struct 
 {
     struct irq_queue *queue;
     SLIST_FOREACH(queue, &channel->queues, link)
-        if (!queue->is_running && queue->device == device && queue->qid == qid && queue->delivery.holds_size >= entries)
+        if (!queue->is_running && queue->device == device && queue->qid == qid && queue->delivery.size >= entries)
             break;
     return queue;
 }

@@ -1,4 +1,5 @@
-// When one queue interrupts: its policy, what it holds, its statistics. It knows neither vhost nor NVMe. One thread at a time.
+// What one queue tells its coalesce_delivery, in which order, and what it answered last. It knows neither vhost nor NVMe. One thread
+// at a time.
 #ifndef COALESCE_SPDK_DELIVERY_H
 #define COALESCE_SPDK_DELIVERY_H
 
@@ -7,7 +8,6 @@
 
 #include <coalesce.h>
 
-struct spdk_histogram_data;
 struct spdk_json_write_ctx;
 
 // The policy decides about this many pending completions without waiting for the end of the poll.
@@ -31,42 +31,28 @@ static inline uint64_t delivery_hz(void)
     return spdk_get_ticks_hz() >> delivery_clock_shift;
 }
 
-struct delivery_hold {
-    uint64_t since; // ticks of this clock, as all that follow
-    uint64_t count; // completions
-};
-
 struct delivery {
-    coalesce_policy *policy;
-    bool may_hold;       // answer of coalesce_policy_may_hold(): if false, the policy needs no submissions and no marks
-    uint64_t generation; // incremented by a reset, and when may_hold becomes true; older marks are stale
-    bool wants_submit, wants_each_submit, wants_batch_end;
+    coalesce_delivery *coalesce;
+    const coalesce_policy *policy; // of `coalesce`
+    coalesce_delivery_view view;   // of `coalesce`, after its last call
+    uint64_t generation;           // incremented by a reset, and when view.may_hold becomes true; older marks are stale
 
-    // Plain submissions and completions not yet reported to the policy.
+    // Plain submissions and completions not yet reported.
     struct {
         uint32_t submissions;
         uint32_t outstanding; // commands outstanding at those submissions, at most
-        uint32_t completions;
-        uint32_t cif; // commands in flight at the last of those completions, counting it
+        uint32_t cif;         // commands in flight at the last of the completions, counting it
+        uint64_t completions;
     } pending;
-    uint32_t bypassed;     // interrupts sent without asking the policy, which may not hold; not yet reported to it
-    uint32_t bypassed_cif; // commands in flight at one of the completions that they covered, at most, counting it
+    coalesce_passed passed; // interrupts without asking, as the policy may not hold; not yet reported
 
-    bool is_due;          // the policy has decided to interrupt, and no interrupt has been sent since
     bool is_batch_open;   // completions since the last end of a batch
     bool has_completions; // completions since the last interrupt
-    uint64_t deadline;    // of what is held; COALESCE_NEVER: none
-
-    uint64_t held;               // completions that the policy holds
-    struct delivery_hold *holds; // when they completed: a ring of `holds_size` entries, a power of two
-    uint64_t holds_count;
-    uint32_t holds_size;
+    uint32_t size;        // entries of the queue
 
     struct {
-        uint64_t completions, interrupts, suppressed, owed, urgent, barrier;
+        uint64_t owed, urgent, barrier;
     } stats;
-    struct spdk_histogram_data *hold_ticks;
-    uint64_t hold_ticks_sum, hold_ticks_max;
 };
 
 // A delivery for a queue of `size` entries. The text form of the policy must have passed delivery_check_policy().
@@ -89,10 +75,10 @@ static inline void delivery_submit(struct delivery *delivery, coalesce_request *
     const uint32_t real_time_or_idle = 1 << 13; // bit of these two I/O priority classes; none and best effort have it clear
     bool is_plain = (request->flags | request->hint | (request->ioprio & real_time_or_idle)) == 0 && request->outstanding > 1;
     *mark = delivery_plain_mark;
-    if (is_plain && !delivery->wants_each_submit) {
+    if (is_plain && !delivery->view.wants_each_submit) {
         delivery->pending.submissions++;
         delivery->pending.outstanding = spdk_max(delivery->pending.outstanding, request->outstanding);
-    } else if (delivery->wants_submit) {
+    } else if (delivery->view.wants_submit) {
         delivery_submit_one(delivery, request, mark);
     }
 }
@@ -100,18 +86,17 @@ static inline void delivery_submit(struct delivery *delivery, coalesce_request *
 // The poll has submitted all that it found: what is pending counts from now on.
 void delivery_end_submissions(struct delivery *delivery);
 
-// Reports the pending submissions and completions to the policy, which decides about them.
+// Reports what is pending. The policy decides about the completions.
 void delivery_decide(struct delivery *delivery, uint64_t now);
 
 // `count` plain commands completed, `cif` in flight at the last of them, counting it. The consumer can see them before the next
 // delivery_should_interrupt(). The policy decides once per poll about all that are pending.
 static inline void delivery_complete_plain(struct delivery *delivery, uint64_t count, uint32_t cif)
 {
-    delivery->stats.completions += count;
     delivery->is_batch_open = delivery->has_completions = true;
     delivery->pending.cif = cif;
-    delivery->pending.completions = (uint32_t)spdk_min(delivery->pending.completions + count, UINT16_MAX);
-    if (delivery->pending.completions >= DELIVERY_BATCH_MAX && delivery->may_hold)
+    delivery->pending.completions += count;
+    if (delivery->pending.completions >= DELIVERY_BATCH_MAX && delivery->view.may_hold)
         delivery_decide(delivery, delivery_now());
 }
 
@@ -123,7 +108,7 @@ static inline void delivery_complete(struct delivery *delivery, uint32_t cif, co
 {
     bool is_plain = mark->hint == COALESCE_HINT_PLAIN && mark->source == delivery_plain_mark.source &&
                     mark->ticket == COALESCE_NO_TICKET && class_of == COALESCE_CLASS_IO;
-    if (is_plain || !delivery->may_hold)
+    if (is_plain || !delivery->view.may_hold)
         delivery_complete_plain(delivery, 1, cif);
     else
         delivery_complete_one(delivery, cif, mark, class_of);
@@ -135,20 +120,20 @@ void delivery_end_batch(struct delivery *delivery, uint64_t now);
 // Nothing is held and nothing may be: the device may interrupt without asking.
 static inline bool delivery_is_bypassed(const struct delivery *delivery)
 {
-    return !delivery->may_hold && delivery->held == 0;
+    return !delivery->view.may_hold && delivery->view.held == 0;
 }
 
 // The same, and no interrupt is due from before, upon which the policy has decided.
 static inline bool delivery_may_pass(const struct delivery *delivery)
 {
-    return delivery_is_bypassed(delivery) && !delivery->is_due;
+    return delivery_is_bypassed(delivery) && !delivery->view.is_due;
 }
 
 // What is held waits: nothing has come since the policy was asked, and the deadline has not passed.
 static inline bool delivery_waits(const struct delivery *delivery, uint64_t now)
 {
-    bool has_news = delivery->is_due || delivery->is_batch_open || delivery->pending.submissions > 0;
-    return now < delivery->deadline && delivery->held > 0 && !has_news;
+    bool has_news = delivery->is_batch_open || delivery->pending.submissions > 0;
+    return now < delivery->view.deadline && delivery->view.held > 0 && !has_news;
 }
 
 // The device wants to interrupt: may it do so now? Yes, too, if nothing is held: then it has another reason.
@@ -156,6 +141,9 @@ bool delivery_should_interrupt(struct delivery *delivery, uint64_t now);
 
 // The consumer has been notified of every completion; `is_sent`: by an interrupt, else it had interrupts disabled.
 void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent);
+
+// The interrupt could not be sent now: it is due.
+void delivery_failed(struct delivery *delivery, uint64_t now);
 
 // Sets another policy and keeps what is held. Its text form must have passed delivery_check_policy().
 void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *policy);

@@ -373,7 +373,7 @@ static bool is_connect(const struct spdk_nvmf_request *req)
 static void inspect(struct nvmf_queue *nq, const struct spdk_nvme_cmd *cmd, struct nvmf_command *command)
 {
     struct delivery *delivery = &nq->queue.delivery;
-    uint32_t unsignalled = (uint32_t)delivery->held + delivery->pending.completions;
+    uint32_t unsignalled = (uint32_t)(delivery->view.held + delivery->pending.completions);
     bool is_io = nq->queue.qid > 0;
     bool is_rw = is_io && (cmd->opc == SPDK_NVME_OPC_READ || cmd->opc == SPDK_NVME_OPC_WRITE);
     coalesce_request info = {.batch_len = 1, .outstanding = nq->in_flight + unsignalled};
@@ -401,7 +401,7 @@ void __wrap_spdk_nvmf_request_exec(struct spdk_nvmf_request *req)
     if (nq) {
         struct nvmf_command *command = &nq->commands[req->cmd->nvme_cmd.cid & nq->commands_mask];
         nq->in_flight++;
-        if (nq->queue.delivery.may_hold && !command->is_used)
+        if (nq->queue.delivery.view.may_hold && !command->is_used)
             inspect(nq, &req->cmd->nvme_cmd, command);
     }
     __real_spdk_nvmf_request_exec(req);

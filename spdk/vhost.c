@@ -195,7 +195,7 @@ static void sync_completions(struct irq_queue *queue)
     if ((int16_t)(vq->last_avail_idx - vq->last_used_idx) < 0)
         vq->last_avail_idx = vq->last_used_idx; // it has completed requests that an earlier session took
     uint32_t left =
-        queue->delivery.may_hold ? outstanding(vq, vq->last_used_idx) : (uint16_t)(vq->last_avail_idx - vq->last_used_idx);
+        queue->delivery.view.may_hold ? outstanding(vq, vq->last_used_idx) : (uint16_t)(vq->last_avail_idx - vq->last_used_idx);
     delivery_complete_plain(&queue->delivery, vq->unreported, left + 1);
     vq->unreported = 0;
 }
@@ -317,7 +317,7 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t qid)
     if (!vq)
         return __real_rte_vhost_vring_call_nonblock(vid, qid);
     struct delivery *delivery = &vq->queue.delivery;
-    if (!delivery->may_hold)
+    if (!delivery->view.may_hold)
         vq->batch_left = 0; // requests have not been counted meanwhile
     sync_completions(&vq->queue);
     uint64_t now = 0;
@@ -332,7 +332,8 @@ int __wrap_rte_vhost_vring_call_nonblock(int vid, uint16_t qid)
     }
     if (may_interrupt) {
         rc = interrupt(vq, now);
-        delivery->is_due |= rc == -EAGAIN;
+        if (rc == -EAGAIN)
+            delivery_failed(delivery, now);
     }
     if (rc == -EAGAIN)
         irq_queue_arm_timer(&vq->queue, now); // `now` is 0 if bypassed: then an interrupt is due, and the timer expires at once
@@ -349,7 +350,7 @@ int __wrap_rte_vhost_set_vring_base(int vid, uint16_t qid, uint16_t last_avail_i
         sync_completions(&vq->queue);
         // SPDK asked once more while it stopped the session, and the answer may have been "not now". If DPDK cannot interrupt
         // now, the guest's memory is being replaced; after that SPDK interrupts in any case.
-        if (vq->queue.delivery.held > 0 || vq->queue.delivery.is_due)
+        if (vq->queue.delivery.view.held > 0 || vq->queue.delivery.view.is_due)
             interrupt(vq, now);
         delivery_reset(&vq->queue.delivery, now);
         free(vq->memory);
@@ -425,7 +426,7 @@ static __attribute__((noinline)) void inspect(struct vhost_queue *vq, uint16_t i
         uint32_t count = outstanding(vq, vq->last_avail_idx);
         vq->batch_left = vq->batch_len = spdk_max(count, 1);
     }
-    uint64_t unsignalled = delivery->held + delivery->pending.completions;
+    uint64_t unsignalled = delivery->view.held + delivery->pending.completions;
     coalesce_request info = {
         .flags = --vq->batch_left == 0 ? COALESCE_REQUEST_LAST : 0,
         .outstanding = outstanding(vq, vq->last_used_idx) + (uint32_t)spdk_min(unsignalled, vq->vring.size),
@@ -442,7 +443,7 @@ static __attribute__((noinline)) int submit(struct vhost_queue *vq, int vid, uin
 {
     if (spdk_unlikely(!vq))
         vq = start_queue(vid, qid);
-    if (vq && vq->queue.delivery.may_hold && index < vq->requests_size)
+    if (vq && vq->queue.delivery.view.may_hold && index < vq->requests_size)
         inspect(vq, index);
     if (vq)
         vq->last_avail_idx++;
@@ -453,7 +454,7 @@ static __attribute__((noinline)) int submit(struct vhost_queue *vq, int vid, uin
 int __wrap_rte_vhost_set_inflight_desc_split(int vid, uint16_t qid, uint16_t index)
 {
     struct vhost_queue *vq = find_queue(vid, qid);
-    if (spdk_unlikely(!vq || vq->queue.delivery.may_hold))
+    if (spdk_unlikely(!vq || vq->queue.delivery.view.may_hold))
         return submit(vq, vid, qid, index);
     vq->last_avail_idx++;
     return __real_rte_vhost_set_inflight_desc_split(vid, qid, index);
@@ -482,7 +483,7 @@ int __wrap_rte_vhost_clr_inflight_desc_split(int vid, uint16_t qid, uint16_t las
     struct vhost_queue *vq = find_or_start_queue(vid, qid);
     if (spdk_likely(vq)) {
         vq->last_used_idx = last_used_idx;
-        if (vq->queue.delivery.may_hold)
+        if (vq->queue.delivery.view.may_hold)
             return complete(vq, last_used_idx, index);
         vq->unreported++;
     }
