@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every crate in crates/ can be published: it packages against the others, with what a registry shows, a README and both
-# licences inside, and its library, programs, tests and examples compile from what is in the package. The tests in a package read
-# nothing else, and those of a core are run there. Nothing else is ever published.
+# licences inside, and its library and programs compile from what is in the package. The tests in a package read nothing else, and those
+# of a core are run there. Nothing else is ever published.
 # And every crate that this project builds on has a licence that deny.toml allows.
 #
 # Needs no network, and so does not run `cargo publish --dry-run`: it asks the registry even with --offline, for a crate
@@ -90,7 +90,7 @@ done
 } > "$made/Cargo.toml"
 cp Cargo.lock "$made"
 ! grep -rnE '"/?\.\./\.\.' "$made"/*/tests --include '*.rs' >&2 || die "a test reads what is not in its package: see above; exclude in Cargo.toml"
-cargo check --quiet --offline --workspace --all-targets --manifest-path "$made/Cargo.toml" --target-dir "$target"
+cargo check --quiet --offline --workspace --manifest-path "$made/Cargo.toml" --target-dir "$target"
 cargo test --quiet --offline --manifest-path "$made/Cargo.toml" --target-dir "$target" \
   --package coalesce-decision --package vic-core > "$target/package.log" 2>&1 ||
   { tail -n 40 "$target/package.log" >&2; die "tests of a package fail"; }
