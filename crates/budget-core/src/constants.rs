@@ -42,8 +42,8 @@ pub(crate) const LEARNING_SHIFT: u32 = 5;
 /// (commit a7474a49, 2026-11-27, which changed more than this).
 pub(crate) const FIRST_SHIFT: u32 = 2;
 pub(crate) const SPENT_SHIFT: u32 = 7;
-/// Trials. Both are multiplied by 1 + the trials so far, up to so many, while their mean gain is at least half of what is worth a
-/// licence: who gains nothing from holding is tried less. *Not varied.*
+/// Trials. Both are multiplied by 1 + the number of trials so far, of which at most these count, while the mean gain is at least half of
+/// what a licence needs: a load that gains nothing from holding is tried less. *Not varied.*
 pub(crate) const EVIDENCE_MAX: u8 = 3;
 /// A trial of a licence begins while the debt is at most this part of C0: with less left it would soon end unpaid. *Not varied.*
 pub(crate) const DEBT_TO_TRY: (i64, i64) = (3, 4);
@@ -130,7 +130,7 @@ pub(crate) const DECEIVED: u8 = 3;
 /// (2026-11-30).
 pub(crate) const PATIENCE: u8 = 2;
 pub(crate) const PATIENCE_OF_TRIALS: u8 = 2;
-/// Checks. Once there are so many, the old ones count half, so that a licence can lose what it has gained. *Not varied.*
+/// Checks. From this number on the old ones count half, so that a licence can lose what it has gained. *Not varied.*
 pub(crate) const OLD_CHECKS: u8 = 12;
 /// A licence is looked at again at once if completions take more than this of what they took in the last trial that it won. *Not
 /// varied.*

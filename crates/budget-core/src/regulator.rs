@@ -121,7 +121,7 @@ impl Licence {
         self.limit > 1
     }
 
-    /// Whether so many checks speak against it that it is halved.
+    /// Whether enough checks speak against it to halve it.
     fn is_refuted(&self) -> bool {
         self.checks.lost >= self.patience || self.checks.is_hopeless(FIRST)
     }
@@ -366,7 +366,7 @@ impl Regulator {
         }
     }
 
-    /// Half the licence, or none, if so many checks speak against it.
+    /// Halves the licence, or ends it, if enough checks speak against it.
     fn halve_if_refuted(&mut self) -> bool {
         let is_refuted = self.licence.is_refuted();
         if is_refuted {

@@ -8,7 +8,7 @@ mod spent;
 use budget_core::{Auto, Completion, Config, Decision, Hint, Mark, Params, Policy, Share, StormParams, Submission};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestCaseError, TestRunner};
-use reference::{auto::Auto as Reference, seen};
+use reference::{assert_seen, auto::Auto as Reference};
 use spent::spent;
 use std::fmt::Debug;
 
@@ -69,12 +69,12 @@ impl Both {
 /// What requesters and a device do.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// A device that answers at once, to a requester that waits when so many are posted and none is covered. It takes so long to
-    /// submit, for an interrupt, and to think after each `depth` requests.
+    /// A device that answers at once, to a requester that waits when `depth` completions are posted and no interrupt covers one. The
+    /// ticks that it takes to submit, for an interrupt, and to think after every `depth` requests.
     Guest { depth: u32, submit: u64, interrupt: u64, think: u64 },
-    /// There are always as many in flight. The next completion comes so long after a hold, and after an interrupt.
+    /// `outstanding` are always in flight. The ticks from a hold to the next completion, and from an interrupt to the next one.
     Stream { outstanding: u32, held: u64, delivered: u64 },
-    /// The same of a device that finds so many completions in each poll, and does not ask where nothing may be held.
+    /// The same, from a device that finds `batch` completions in each poll, and does not ask where nothing may be held.
     Polled { outstanding: u32, batch: u16, held: u64, delivered: u64 },
 }
 
@@ -83,9 +83,9 @@ enum Load {
 struct Phase {
     load: Load,
     completions: u32,
-    /// Another program has the CPU for up to 2 ms, before one completion in so many; 0: never.
+    /// Another program has the CPU for up to 2 ms before one completion in this number; 0: never.
     noise: u32,
-    /// One completion in so many is urgent; 0: none.
+    /// One completion in this number is urgent; 0: none.
     urgent: u32,
     then: Then,
 }
@@ -125,7 +125,7 @@ impl World {
         Ok(())
     }
 
-    /// A completion with `cif` in flight. `before`: so many are found with it; `None`: the device does not poll.
+    /// A completion with `cif` in flight. `before`: the number found together with it; `None`: the device does not poll.
     fn complete(&mut self, cif: u32, outstanding: u32, before: Option<u16>, is_urgent: bool) -> Checked<Decision> {
         let mark = Mark::of(if is_urgent { Hint::Urgent } else { Hint::Plain });
         let last = Completion { mark, outstanding, ..Completion::with_cif(cif) };
@@ -297,15 +297,6 @@ fn phase() -> impl Strategy<Value = Phase> {
         urgent,
         then,
     })
-}
-
-/// That a test has reached what it is for, and how often.
-fn assert_seen(expected: &[(&str, u64)]) {
-    let seen = seen();
-    println!("{seen:?}");
-    let rare =
-        expected.iter().filter(|(what, times)| seen.get(what).is_none_or(|seen| seen < times)).collect::<Vec<_>>();
-    assert!(rare.is_empty(), "less often than {rare:?}: {seen:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use coalesce_testkit::{
 use machine::{ALLOWANCES, Machine};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestCaseError, TestError, TestRunner};
-use reference::{Reference, Said, seen};
+use reference::{Reference, Said, assert_seen};
 use spent::spent;
 use std::collections::VecDeque;
 
@@ -63,15 +63,6 @@ fn mix(spans: &[u64]) -> Mix {
 
 fn choice(params: impl Strategy<Value = Params> + 'static) -> BoxedStrategy<Vec<Params>> {
     prop::collection::vec(params, CONFIGURATIONS).boxed()
-}
-
-/// That a test has reached what it is for, and how often.
-fn assert_seen(expected: &[(&str, u64)]) {
-    let seen = seen();
-    println!("{seen:?}");
-    let rare =
-        expected.iter().filter(|(what, times)| seen.get(what).is_none_or(|seen| seen < times)).collect::<Vec<_>>();
-    assert!(rare.is_empty(), "less often than {rare:?}: {seen:?}");
 }
 
 /// The simplest counter-example, on one line.

@@ -7,7 +7,7 @@ use super::{End, OLDEST, Reference, WHOLE, saw};
 use budget_core::{Allowance, Level, Params};
 use coalesce_testkit::{Completion, Decision, Mark, Policy, Spent, Submission, forward};
 
-/// Completions of a stretch: so many to settle, then so many that are measured.
+/// Completions of a stretch: those that settle, then those that are measured.
 const SETTLE: usize = 16;
 const MEASURE: usize = 64;
 /// After three cuts nothing is held.
@@ -46,7 +46,7 @@ struct Took {
 /// A trial of a licence: what it gained, in parts of 256; `None`: it ended early.
 type Gain = Option<i128>;
 
-/// Nobody asks for the next so many interrupts.
+/// The next interrupts are sent without asking.
 #[derive(Clone, Copy, Debug)]
 struct Bypass {
     left: u64,
@@ -606,7 +606,7 @@ impl Auto {
         !self.several && self.limit == 1 && self.place == Place::Pause
     }
 
-    /// A poll of the device found so many. Of the last 64 the mean counts, once nothing is held.
+    /// A poll of the device found `found` completions. The mean of the last 64 counts, once nothing is held.
     fn note_poll(&mut self, now: u64, found: i128) {
         if self.polls.len() < 64 {
             self.polls.push(found.min(16));

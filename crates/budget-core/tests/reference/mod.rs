@@ -105,9 +105,13 @@ fn saw(what: &'static str) {
     SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
 }
 
-/// How often the references of this thread came to what tests want to reach, since it was asked last.
-pub fn seen() -> BTreeMap<&'static str, u64> {
-    SEEN.take()
+/// That the references of this thread have reached what a test is for, and how often, since this was asked last.
+pub fn assert_seen(expected: &[(&str, u64)]) {
+    let seen = SEEN.take();
+    println!("{seen:?}");
+    let rare =
+        expected.iter().filter(|(what, times)| seen.get(what).is_none_or(|seen| seen < times)).collect::<Vec<_>>();
+    assert!(rare.is_empty(), "less often than {rare:?}: {seen:?}");
 }
 
 /// The model.
