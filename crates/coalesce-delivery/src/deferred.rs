@@ -77,9 +77,10 @@ impl<P: Policy, K: Keep<Infallible>> Deferred<P, K> {
         self.delivery.stats()
     }
 
-    /// Forgets what was counted here; the policy counts for itself.
-    pub fn reset_stats(&mut self) {
+    /// Forgets what was counted here. The policy counts for itself: `of_policy` lets it forget that.
+    pub fn reset_stats(&mut self, of_policy: impl FnOnce(&mut P)) {
         self.delivery.stats = DeliveryStats::ZERO;
+        self.delivery.adjust(of_policy);
     }
 
     /// Whether an interrupt is due.

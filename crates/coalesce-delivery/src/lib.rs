@@ -195,13 +195,19 @@ impl<E, P: Policy, K: Keep<E>> Delivery<E, P, K> {
     where
         R: Ring<Entry = E>,
     {
-        let decision = change(&mut self.policy);
-        self.posts_late = self.policy.posts_late();
+        let decision = self.adjust(change);
         let Some(ring) = ring else { return Ok(decision) };
         if !self.posts_late {
             self.post_all(ring)?;
         }
         self.act(ring, now, decision)
+    }
+
+    /// Changes something about the policy and nothing about what is held, which it must still know of: a parameter, what it has counted.
+    pub fn adjust<T>(&mut self, adjust: impl FnOnce(&mut P) -> T) -> T {
+        let answer = adjust(&mut self.policy);
+        self.posts_late = self.policy.posts_late();
+        answer
     }
 
     /// The policy, read-only.

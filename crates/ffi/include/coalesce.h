@@ -962,8 +962,8 @@ coalesce_status coalesce_delivery_stats(const coalesce_delivery *delivery,
                                         size_t counts_size);
 
 /**
- * The time in ns, to 1 %, for which the completions that were held were held, of so many millionths of them at most: 500000 is the
- * median, 1000000 the longest. 0: none was held.
+ * A quantile, in millionths, of the time for which completions were held, in ns to 1 %: 500000 is the median, 1000000 the longest. 0:
+ * none was held.
  *
  * Requires:
  * `delivery` is null, or a delivery that nobody changes during the call.

@@ -422,8 +422,8 @@ fn to_ns(delivery: &Deferred<coalesce_policy>, ticks: u64) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// The time in ns, to 1 %, for which the completions that were held were held, of so many millionths of them at most: 500000 is the
-/// median, 1000000 the longest. 0: none was held.
+/// A quantile, in millionths, of the time for which completions were held, in ns to 1 %: 500000 is the median, 1000000 the longest. 0:
+/// none was held.
 ///
 /// # Safety
 /// `delivery` is null, or a delivery that nobody changes during the call.
@@ -441,13 +441,6 @@ pub unsafe extern "C" fn coalesce_delivery_hold_ns(delivery: *const coalesce_del
 /// As `coalesce_delivery_reconfigure`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn coalesce_delivery_reset_stats(delivery: *mut coalesce_delivery) -> coalesce_status {
-    let call = |delivery: &mut Deferred<coalesce_policy>| {
-        delivery.reset_stats();
-        delivery.change(0, |policy| {
-            policy.0.reset_stats();
-            Decision::Hold(HoldReason::Reconfigured) // nothing that is held
-        });
-    };
     // SAFETY: the caller's promise.
-    unsafe { note(delivery, call) }
+    unsafe { note(delivery, |delivery| delivery.reset_stats(|policy| policy.0.reset_stats())) }
 }

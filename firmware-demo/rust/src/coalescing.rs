@@ -4,7 +4,7 @@ use crate::decision::{Call, note};
 use crate::host::{Cause, REGISTERS};
 use crate::policy::Selected;
 use crate::vector::Vector;
-use coalesce_decision::{Completion, Decision, HoldReason, Mark, Policy, Submission};
+use coalesce_decision::{Completion, Decision, Mark, Policy, Submission};
 use coalesce_delivery::{Count, Delivery, Ring};
 use core::convert::Infallible;
 use core::sync::atomic::Ordering;
@@ -38,9 +38,7 @@ impl<V: Vector> Coalescing<V> {
 
     /// Sets the policy, as [`Selected::choose`]. Requires that nothing is held.
     pub fn choose(&mut self, choice: u32, storm_rate: u32) -> Result<(), ()> {
-        let mut result = Ok(());
-        self.change(|selected| result = selected.choose(choice, storm_rate));
-        result
+        self.delivery.adjust(|selected| selected.choose(choice, storm_rate))
     }
 
     /// Feature 08h: sets the threshold, in completions, and the time, in ticks. What it holds is delivered.
@@ -48,15 +46,7 @@ impl<V: Vector> Coalescing<V> {
         if self.delivery.policy().is_aggregating() {
             self.flush(now);
         }
-        self.change(|selected| selected.set(threshold, time));
-    }
-
-    /// Changes the policy, and nothing that is held.
-    fn change(&mut self, change: impl FnOnce(&mut Selected)) {
-        let Ok(_) = self.delivery.change::<Line<V>>(None, 0, |selected| {
-            change(selected);
-            Decision::Hold(HoldReason::Reconfigured)
-        });
+        self.delivery.adjust(|selected| selected.set(threshold, time));
     }
 
     /// Feature 09h. Disabling coalescing delivers everything held.
