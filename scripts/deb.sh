@@ -81,9 +81,10 @@ mv "$work"/coalesce-target/usr/share/zsh/{site-functions,vendor-completions} # w
 package coalesce-target admin "" "virtio-blk and NVMe disks for virtual machines, with interrupt coalescing" coalesce-target coalesce-load coalesce-sim << 'END'
 A disk decides for each completed request: interrupt the guest now, or wait
 for more completions. With the default policy waiting for company adds at most
-5 % to the time your requests spend, and more only while trials show that it
-makes them faster; within that, as few interrupts as it buys; nobody who is
-marked urgent, and nobody who is alone, waits; no wait is longer than max_hold.
+5 % to the time your requests take, and more only while trials show that it
+makes them faster; within that it sends as few interrupts as it can; a request
+that is marked urgent or is alone does not wait, and no wait is longer than
+max_hold.
 .
 coalesce-target serves images to QEMU and other virtual machine monitors,
 over vhost-user (virtio-blk) or vfio-user (NVMe). Each disk is a sandboxed
