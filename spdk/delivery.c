@@ -36,7 +36,7 @@ static void decided(struct delivery *delivery, coalesce_status decision)
 
 int delivery_init(struct delivery *delivery, const char *policy, uint32_t size)
 {
-    *delivery = (struct delivery){.size = size, .passed.struct_size = sizeof(delivery->passed)};
+    *delivery = (struct delivery){.size = size, .bypassed.struct_size = sizeof(delivery->bypassed)};
     delivery->coalesce = coalesce_delivery_new(policy, delivery_hz(), NULL, 0);
     if (!delivery->coalesce)
         return -ENOMEM;
@@ -108,19 +108,19 @@ static void decide(struct delivery *delivery, uint64_t now, uint64_t before, uin
 }
 
 // Must come before the policy is asked again: reported later, these interrupts would cover what it holds by then.
-static void report_passed(struct delivery *delivery, uint64_t now)
+static void report_bypassed(struct delivery *delivery, uint64_t now)
 {
-    coalesce_passed *passed = &delivery->passed;
-    if (passed->completions == 0 && passed->interrupts + passed->suppressed == 0)
+    coalesce_bypassed *bypassed = &delivery->bypassed;
+    if (bypassed->completions == 0 && bypassed->interrupts + bypassed->suppressed == 0)
         return;
-    coalesce_delivery_passed(delivery->coalesce, now, passed);
-    *passed = (coalesce_passed){.struct_size = sizeof(*passed)};
+    coalesce_delivery_bypassed(delivery->coalesce, now, bypassed);
+    *bypassed = (coalesce_bypassed){.struct_size = sizeof(*bypassed)};
     look(delivery);
 }
 
 void delivery_decide(struct delivery *delivery, uint64_t now)
 {
-    report_passed(delivery, now);
+    report_bypassed(delivery, now);
     bool has_submissions = delivery->pending.submissions > 0;
     report_submissions(delivery, now);
     if (delivery->pending.completions > 0)
@@ -133,7 +133,7 @@ void delivery_complete_one(struct delivery *delivery, uint32_t cif, const coales
 {
     delivery->is_batch_open = delivery->has_completions = true;
     uint64_t now = delivery_now();
-    report_passed(delivery, now);
+    report_bypassed(delivery, now);
     report_submissions(delivery, now);
     decide(delivery, now, delivery->pending.completions, cif, mark, class_of);
 }
@@ -161,17 +161,17 @@ bool delivery_should_interrupt(struct delivery *delivery, uint64_t now)
 // The consumer has been notified, and the policy was not asked.
 static void pass(struct delivery *delivery, bool is_sent)
 {
-    coalesce_passed *passed = &delivery->passed;
+    coalesce_bypassed *bypassed = &delivery->bypassed;
     if (delivery->pending.completions > 0) {
         uint64_t cif = delivery->pending.cif + delivery->pending.completions - 1; // at the first of them
-        passed->outstanding = (uint32_t)spdk_max(passed->outstanding, spdk_min(cif, UINT32_MAX));
-        passed->completions += delivery->pending.completions;
+        bypassed->outstanding = (uint32_t)spdk_max(bypassed->outstanding, spdk_min(cif, UINT32_MAX));
+        bypassed->completions += delivery->pending.completions;
         delivery->pending.completions = 0;
     }
-    passed->interrupts += is_sent;
-    passed->suppressed += !is_sent;
-    if (passed->interrupts + passed->suppressed == DELIVERY_BYPASSED_MAX)
-        report_passed(delivery, delivery_now());
+    bypassed->interrupts += is_sent;
+    bypassed->suppressed += !is_sent;
+    if (bypassed->interrupts + bypassed->suppressed == DELIVERY_BYPASSED_MAX)
+        report_bypassed(delivery, delivery_now());
 }
 
 void delivery_interrupted(struct delivery *delivery, uint64_t now, bool is_sent)
@@ -202,8 +202,8 @@ void delivery_reconfigure(struct delivery *delivery, uint64_t now, const char *p
 
 void delivery_reset(struct delivery *delivery, uint64_t now)
 {
-    delivery->passed.completions += delivery->pending.completions; // nobody is left to interrupt
-    report_passed(delivery, now);
+    delivery->bypassed.completions += delivery->pending.completions; // nobody is left to interrupt
+    report_bypassed(delivery, now);
     delivery->pending.completions = delivery->pending.submissions = delivery->pending.outstanding = 0;
     delivery->generation++;
     coalesce_delivery_reset(delivery->coalesce, now);
@@ -213,7 +213,7 @@ void delivery_reset(struct delivery *delivery, uint64_t now)
 
 void delivery_reset_stats(struct delivery *delivery)
 {
-    report_passed(delivery, delivery_now());
+    report_bypassed(delivery, delivery_now());
     memset(&delivery->stats, 0, sizeof(delivery->stats));
     coalesce_delivery_reset_stats(delivery->coalesce);
 }
@@ -246,7 +246,7 @@ static uint64_t to_ns(uint64_t ticks)
 
 void delivery_write_stats(struct delivery *delivery, struct spdk_json_write_ctx *w)
 {
-    report_passed(delivery, delivery_now());
+    report_bypassed(delivery, delivery_now());
     coalesce_delivery_counts counts;
     coalesce_delivery_stats(delivery->coalesce, &counts, sizeof(counts));
     char policy[512];

@@ -44,7 +44,7 @@ struct delivery {
         uint32_t cif;         // commands in flight at the last of the completions, counting it
         uint64_t completions;
     } pending;
-    coalesce_passed passed; // interrupts without asking, as the policy may not hold; not yet reported
+    coalesce_bypassed bypassed; // interrupts without asking, as the policy may not hold; not yet reported
 
     bool is_batch_open;   // completions since the last end of a batch
     bool has_completions; // completions since the last interrupt

@@ -22,7 +22,9 @@ use crate::account::{Account, cost_of, counted, rate, times};
 use crate::config::Config;
 use crate::constants::HELD_SHIFT;
 use crate::level::Level;
-use coalesce_decision::{Decision, Event, HoldReason, Reason, StormGuard};
+#[cfg(doc)]
+use coalesce_decision::Policy;
+use coalesce_decision::{Completion, Decision, Event, HoldReason, Reason, StormGuard};
 
 /// A latency budget for one interrupt vector: plain data of fixed size, no pointers.
 ///
@@ -50,10 +52,14 @@ const _: () = assert!(size_of::<Budget>() == 104);
 
 /// The algorithm.
 impl Budget {
-    /// Decides about a completed command, without the [fast path](Self::on_completion_fast). `cif`: commands in flight, including this
-    /// one. `outstanding`: commands submitted and not reaped, including this one; 0: not known.
+    /// Decides about a completed command, as [`Policy::on_completion`], but without the [fast path](Self::on_completion_fast).
+    #[inline(always)]
+    pub fn on_completion_slow(&mut self, now: u64, completion: &Completion) -> Decision {
+        self.on_event(now, completion.event(), completion.cif, completion.outstanding)
+    }
+
     #[inline(never)]
-    pub fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+    pub(crate) fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         let cif = counted(cif).max(1);
         let known = counted(cif.wrapping_add(self.account.held.into()));
         let outstanding = counted(outstanding).max(known);

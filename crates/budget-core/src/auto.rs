@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::level::Allowance;
 use crate::regulator::Regulator;
 use crate::together::{End, Together, cover, decide_all};
-use coalesce_decision::{Completion, ConfigError, Decision, Policy, forward};
+use coalesce_decision::{Bypassed, Completion, ConfigError, Decision, Policy, forward};
 
 /// A latency budget whose regulator cuts it where holding slows the requesters down, and licenses more where trials show
 /// that holding makes them faster.
@@ -140,10 +140,10 @@ impl Policy for Auto {
     }
 
     /// What was submitted meanwhile earns nothing, as nobody says when it completed.
-    fn on_passed(&mut self, now: u64, interrupts: u16, outstanding: u32) {
+    fn on_bypassed(&mut self, now: u64, bypassed: &Bypassed) {
         self.budget.advance(now, 0, 0);
         self.budget.drop_held();
-        self.regulator.pass(now, interrupts, outstanding);
+        self.regulator.pass(now, bypassed.deliveries(), bypassed.outstanding);
     }
 
     /// Not during a bypass, which begins where polls of the device coalesce enough by themselves, or the requester is alone.

@@ -7,13 +7,17 @@ use crate::constants::MOST;
 use crate::level::Level;
 #[cfg(doc)]
 use coalesce_decision::Policy;
-use coalesce_decision::{Decision, HoldReason, Reason};
+use coalesce_decision::{Completion, Decision, HoldReason, Reason};
 
 impl Budget {
-    /// The fast path of [`Policy::on_completion`] for a Plain completion: what it would decide, and a state that decides the same from
-    /// then on. `None`: it does not apply, and nothing has changed.
+    /// The fast path of [`Policy::on_completion`]: what it would decide, and a state that decides the same from then on. `None`: it does
+    /// not apply, and nothing has changed; call [`on_completion_slow`](Self::on_completion_slow).
     #[inline(always)]
-    pub fn on_completion_fast(&mut self, now: u64, cif: u32, outstanding: u32) -> Option<Decision> {
+    pub fn on_completion_fast(&mut self, now: u64, completion: &Completion) -> Option<Decision> {
+        let Completion { cif, outstanding, .. } = *completion;
+        if !completion.is_plain() {
+            return None;
+        }
         let elapsed = self.short_while(now)?;
         let (held, in_flight) = (u32::from(self.account.held), cif.wrapping_sub(1));
         let are_counted = (in_flight | outstanding) < MOST; // else `cif` is 0, or they have to be limited
@@ -62,7 +66,7 @@ pub(crate) mod tests {
     use crate::level::Allowance;
     use crate::time::LATE;
     use crate::{Config, Params, Share, StormParams};
-    use coalesce_decision::{Completion, Event, Policy as _};
+    use coalesce_decision::{Event, Policy as _};
     use core::cell::Cell;
     use proptest::prelude::*;
     use proptest::test_runner::{Config as Cases, TestRunner};
@@ -190,9 +194,10 @@ pub(crate) mod tests {
                 now = when.after(now, &budget);
                 let (cif, outstanding) = (cif % most + 1, outstanding % most);
                 let (mut fast, mut slow) = (budget, budget);
-                match fast.on_completion_fast(now, cif, outstanding) {
+                let completion = Completion { cif, outstanding, ..Completion::of(Event::Plain) };
+                match fast.on_completion_fast(now, &completion) {
                     Some(decision) => {
-                        prop_assert_eq!(decision, slow.on_event(now, Event::Plain, cif, outstanding));
+                        prop_assert_eq!(decision, slow.on_completion_slow(now, &completion));
                         prop_assert_eq!(as_later_calls_see_it(fast), as_later_calls_see_it(slow));
                         let [hold, deliver] = answered.get();
                         let is_hold = u32::from(!decision.is_deliver());

@@ -120,8 +120,8 @@ mod together;
 pub use algorithm::Budget;
 pub use auto::Auto;
 pub use coalesce_decision::{
-    Class, Completion, ConfigError, Decision, Event, Field, Hint, HintSource, HoldReason, Mark, Policy, Reason, Share,
-    Spent, Stats, StormParams, Submission, Submissions,
+    Bypassed, Class, Completion, ConfigError, Decision, Event, Field, Hint, HintSource, HoldReason, Mark, Policy,
+    Reason, Share, Spent, Stats, StormParams, Submission, Submissions,
 };
 pub use config::{Config, Params};
 pub use level::{Allowance, Level};

@@ -26,12 +26,7 @@ impl Policy for Budget {
     /// It looks at the [event](Completion::event), `cif` and `outstanding`.
     #[inline(always)] // so that what is constant of a completion costs nothing
     fn on_completion(&mut self, now: u64, completion: &Completion) -> Decision {
-        let Completion { cif, outstanding, .. } = *completion;
-        let fast = if completion.is_plain() { self.on_completion_fast(now, cif, outstanding) } else { None };
-        match fast {
-            Some(decision) => decision,
-            None => self.on_event(now, completion.event(), cif, outstanding),
-        }
+        self.on_completion_fast(now, completion).unwrap_or_else(|| self.on_completion_slow(now, completion))
     }
 
     /// It may become earlier only in a completion, in [`on_cancel`](Policy::on_cancel),

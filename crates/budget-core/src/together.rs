@@ -59,7 +59,7 @@ impl Budget {
     /// the last decision. `None`: another one has not completed in the same tick, or this way does not apply to them, and
     /// nothing has changed.
     ///
-    /// It answers as [`on_event`](Self::on_event) would: in the same tick nothing is earned, nothing is paid, and nothing falls due.
+    /// It answers as [`on_completion_slow`](Self::on_completion_slow) would: in the same tick nothing is earned, nothing is paid, and nothing falls due.
     /// What is outstanding is noted by the completion that comes last.
     #[inline(never)]
     pub(crate) fn join(&mut self, now: u64, count: u16, first: &Completion, end: End) -> Option<(u16, Decision)> {

@@ -3,7 +3,7 @@
 mod spent;
 mod truth;
 
-use budget_core::{Auto, Completion, Config, Level, Params, Policy as _, Share, Submission};
+use budget_core::{Auto, Bypassed, Completion, Config, Level, Params, Policy as _, Share, Submission};
 use spent::spent;
 use std::collections::VecDeque;
 use truth::Truth;
@@ -543,7 +543,7 @@ fn who_holds_nothing_is_bypassed_between_trials() {
         for _ in 0..400_000 {
             now += if is_held { held } else { delivered };
             if !auto.may_hold() {
-                auto.on_passed(now, 1, 32);
+                auto.on_bypassed(now, &Bypassed { interrupts: 1, outstanding: 32, ..Bypassed::default() });
                 is_held = false;
                 continue;
             }

@@ -5,7 +5,9 @@ mod machine;
 mod reference;
 mod spent;
 
-use budget_core::{Auto, Completion, Config, Decision, Hint, Mark, Params, Policy, Share, StormParams, Submission};
+use budget_core::{
+    Auto, Bypassed, Completion, Config, Decision, Hint, Mark, Params, Policy, Share, StormParams, Submission,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestCaseError, TestRunner};
 use reference::{assert_seen, auto::Auto as Reference};
@@ -164,7 +166,9 @@ impl World {
         self.pass(if self.is_held { held } else { delivered }, 0)?;
         if poll.is_some() && !self.both.auto.may_hold() {
             self.is_held = false;
-            return self.both.call("on_passed", |policy, now| policy.on_passed(now, 1, outstanding));
+            return self.both.call("on_bypassed", |policy, now| {
+                policy.on_bypassed(now, &Bypassed { interrupts: 1, outstanding, ..Bypassed::default() })
+            });
         }
         let found = poll.unwrap_or(1);
         if outstanding > 1 {

@@ -7,8 +7,8 @@ use budget_core::Decision::{self, Deliver, DeliverUrgent, Hold};
 use budget_core::Event::{self, Barrier, Error, Plain, Urgent};
 use budget_core::HoldReason::{Company, Early, Reconfigured, Storm};
 use budget_core::{
-    Allowance, Auto, Budget, Completion, Config, Level, Mark, Params, Policy as _, Reason, Share, StormParams,
-    Submission,
+    Allowance, Auto, Budget, Bypassed, Completion, Config, Level, Mark, Params, Policy as _, Reason, Share,
+    StormParams, Submission,
 };
 use spent::spent;
 use truth::{Truth, learning};
@@ -550,10 +550,10 @@ fn it_is_bypassed_where_polls_complete_many() {
     assert!(auto.may_hold(), "seven are not many");
     assert!(poll(&mut auto, &mut now, 80, 40) > 10, "there is something to forget");
     assert_eq!((auto.may_hold(), auto.held(), auto.deadline()), (false, 0, None));
-    auto.on_passed(now, 900, 400);
+    auto.on_bypassed(now, &Bypassed { interrupts: 900, outstanding: 400, ..Bypassed::default() });
     assert_eq!(poll(&mut auto, &mut now, 20, 1), 0, "a shell that asks anyway is not told to hold");
     assert!(!auto.may_hold());
-    auto.on_passed(now, 104, 400);
+    auto.on_bypassed(now, &Bypassed { interrupts: 104, outstanding: 400, ..Bypassed::default() });
     assert!(auto.may_hold(), "1024 interrupts later it is asked again");
     for _ in 0..8 {
         poll(&mut auto, &mut now, 60, 1);
@@ -578,15 +578,15 @@ fn it_is_bypassed_while_the_requester_is_alone() {
     assert!(auto.may_hold());
     complete(&mut auto, 1, 1);
     assert!(!auto.may_hold());
-    auto.on_passed(10_000_000, 1_023, 1);
+    auto.on_bypassed(10_000_000, &Bypassed { interrupts: 1_023, outstanding: 1, ..Bypassed::default() });
     assert!(!auto.may_hold(), "still alone");
-    auto.on_passed(11_000_000, 1, 1);
+    auto.on_bypassed(11_000_000, &Bypassed { interrupts: 1, outstanding: 1, ..Bypassed::default() });
     assert!(auto.may_hold(), "1024 interrupts later it is asked again");
 
     complete(&mut auto, 64, 1);
     assert!(!auto.may_hold());
     let mut asked = auto;
-    auto.on_passed(12_000_000, 1, 2);
+    auto.on_bypassed(12_000_000, &Bypassed { interrupts: 1, outstanding: 2, ..Bypassed::default() });
     assert!(auto.may_hold(), "two were outstanding");
     complete(&mut asked, 1, 2);
     assert!(asked.may_hold(), "two were outstanding, says a shell that asks anyway");
@@ -614,7 +614,7 @@ fn after_a_bypass_it_holds_again() {
     let (mut auto, mut now) = (Auto::new(Config::new(Params::DEFAULT).unwrap()), 0);
     poll(&mut auto, &mut now, 80, 40);
     assert!(!auto.may_hold());
-    auto.on_passed(now, u16::MAX, 400);
+    auto.on_bypassed(now, &Bypassed { interrupts: u16::MAX, outstanding: 400, ..Bypassed::default() });
     let mut held = 0;
     for n in 0..20_000_u32 {
         now += 4_000;
@@ -639,7 +639,7 @@ fn what_is_submitted_during_a_bypass_earns_nothing() {
             if reports {
                 let _ = auto.on_submit(now - 4_000, &Submission { before: 39, ..Submission::default() });
             }
-            auto.on_passed(now, 1, 400);
+            auto.on_bypassed(now, &Bypassed { interrupts: 1, outstanding: 400, ..Bypassed::default() });
         }
         auto.spent().unwrap().outstanding
     });

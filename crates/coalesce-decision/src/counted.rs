@@ -1,6 +1,6 @@
 //! A policy, and what it decided so far.
 
-use crate::{Completion, Decision, HintCounts, Mark, Policy, Reason, Spent, Stats, forward};
+use crate::{Bypassed, Completion, Decision, HintCounts, Mark, Policy, Reason, Spent, Stats, forward};
 
 /// A policy that counts what it decides.
 #[derive(Clone, Debug)]
@@ -88,9 +88,9 @@ impl<P: Policy> Policy for Counted<P> {
         self.policy.on_covered(now, left, last);
     }
 
-    fn on_passed(&mut self, now: u64, interrupts: u16, outstanding: u32) {
-        self.policy.on_passed(now, interrupts, outstanding);
-        self.stats.count_times(Decision::Deliver(Reason::Always), interrupts.into());
+    fn on_bypassed(&mut self, now: u64, bypassed: &Bypassed) {
+        self.policy.on_bypassed(now, bypassed);
+        self.stats.count_times(Decision::Deliver(Reason::Always), bypassed.deliveries().into());
     }
 
     fn on_deadline(&mut self, now: u64) -> Decision {
@@ -127,6 +127,6 @@ impl<P: Policy> Policy for Counted<P> {
         })
     }
 
-    forward!(self => self.policy; all but on_completion, on_completions, on_covered, on_passed, on_deadline, on_batch_end, flush,
+    forward!(self => self.policy; all but on_completion, on_completions, on_covered, on_bypassed, on_deadline, on_batch_end, flush,
         on_cancel, on_schedule, on_deschedule, spent);
 }

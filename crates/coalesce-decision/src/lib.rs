@@ -58,7 +58,7 @@ pub use event::Event;
 pub use field::{ConfigError, Field};
 pub use hint::{Barriers, BothBits, Hint};
 pub use mark::{Mark, Ticket};
-pub use policy::{Policy, Spent};
+pub use policy::{Bypassed, Policy, Spent};
 pub use share::Share;
 pub use source::{HintCounts, HintSource, HintSources};
 pub use stats::Stats;

@@ -16,6 +16,30 @@ pub struct Spent {
     pub learning: u64,
 }
 
+/// What a caller did by itself while a policy might [not hold](Policy::may_hold) anything, and nobody asked it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Bypassed {
+    /// Commands that completed.
+    pub completions: u64,
+    /// Interrupts.
+    pub interrupts: u16,
+    /// Deliveries for which the consumer wanted no interrupt.
+    pub suppressed: u16,
+    /// The most commands outstanding at one of these completions, counting it, as far as is known; 0: not known.
+    pub outstanding: u32,
+}
+
+impl Bypassed {
+    /// Deliveries, with an interrupt or without.
+    #[inline]
+    #[must_use]
+    pub const fn deliveries(&self) -> u16 {
+        self.interrupts.saturating_add(self.suppressed)
+    }
+}
+
 /// A policy for one interrupt vector: it takes events, and decides about interrupts. Times are in ticks of its clock.
 ///
 /// A policy needs six methods. The others have defaults that are right for a policy that knows nothing of what they are
@@ -107,9 +131,8 @@ pub trait Policy: Debug {
         self.on_consumed(now);
     }
 
-    /// `interrupts` were sent while it might [not hold](Self::may_hold) anything, and nobody asked it. They cover everything that
-    /// completed. `outstanding`: the most commands outstanding at one of these completions, as far as is known, counting it.
-    fn on_passed(&mut self, now: u64, _interrupts: u16, _outstanding: u32) {
+    /// Completions were delivered while it might [not hold](Self::may_hold) anything, and nobody asked it. Nothing is held any more.
+    fn on_bypassed(&mut self, now: u64, _bypassed: &Bypassed) {
         self.on_consumed(now);
     }
 
@@ -158,7 +181,7 @@ pub trait Policy: Debug {
         None
     }
 
-    /// Whether it may hold the next completion. If not, until its next decision or [`on_passed`](Self::on_passed) no
+    /// Whether it may hold the next completion. If not, until its next decision or [`on_bypassed`](Self::on_bypassed) no
     /// [`on_submit`](Self::on_submit) is needed, and a completion needs no mark.
     fn may_hold(&self) -> bool {
         true
@@ -240,7 +263,7 @@ macro_rules! forward {
     (@each $to:tt $self:ident; all) => { $crate::forward!(@each $to $self; all but); };
     (@each $to:tt $self:ident; all but $($own:ident),* $(,)?) => {
         $crate::forward!(@all [$($own)*] $to $self; on_completion, deadline, on_deadline, flush, on_consumed, held, on_submit,
-            on_completions, on_covered, on_passed, mark_at, wants_batch_end, on_batch_end, on_cancel, on_schedule, on_deschedule,
+            on_completions, on_covered, on_bypassed, mark_at, wants_batch_end, on_batch_end, on_cancel, on_schedule, on_deschedule,
             reset_tracking, posts_late, max_hold, may_hold, wants_submit, spent, times_back, untracked);
     };
     (@each $to:tt $self:ident; $($method:ident),+ $(,)?) => { $($crate::forward!(@$method $to $self);)+ };
@@ -257,7 +280,7 @@ macro_rules! forward {
     (@but [on_submit $($own:ident)*] on_submit $to:tt $self:ident) => {};
     (@but [on_completions $($own:ident)*] on_completions $to:tt $self:ident) => {};
     (@but [on_covered $($own:ident)*] on_covered $to:tt $self:ident) => {};
-    (@but [on_passed $($own:ident)*] on_passed $to:tt $self:ident) => {};
+    (@but [on_bypassed $($own:ident)*] on_bypassed $to:tt $self:ident) => {};
     (@but [mark_at $($own:ident)*] mark_at $to:tt $self:ident) => {};
     (@but [wants_batch_end $($own:ident)*] wants_batch_end $to:tt $self:ident) => {};
     (@but [on_batch_end $($own:ident)*] on_batch_end $to:tt $self:ident) => {};
@@ -294,10 +317,10 @@ macro_rules! forward {
             $crate::forward!(@call $to $self.on_covered(now, left, last))
         }
     };
-    (@on_passed $to:tt $self:ident) => {
+    (@on_bypassed $to:tt $self:ident) => {
         #[inline]
-        fn on_passed(&mut $self, now: u64, interrupts: u16, outstanding: u32) {
-            $crate::forward!(@call $to $self.on_passed(now, interrupts, outstanding))
+        fn on_bypassed(&mut $self, now: u64, bypassed: &$crate::Bypassed) {
+            $crate::forward!(@call $to $self.on_bypassed(now, bypassed))
         }
     };
     (@on_submit $to:tt $self:ident) => {

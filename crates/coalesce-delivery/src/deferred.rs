@@ -1,7 +1,7 @@
 //! Delivery for a device that posts and interrupts by itself.
 
-use crate::{Delivery, DeliveryStats, Keep, Kept, Passed, Ring};
-use coalesce_policy::{AnyPolicy, Completion, Decision, Mark, Policy, Submission};
+use crate::{Delivery, DeliveryStats, Keep, Kept, Ring};
+use coalesce_policy::{AnyPolicy, Bypassed, Completion, Decision, Mark, Policy, Submission};
 use core::convert::Infallible;
 
 /// A [`Delivery`] for a device that posts by itself, interrupts by itself, and can do so only at times of its own: it asks
@@ -161,12 +161,12 @@ impl<P: Policy, K: Keep<Infallible>> Deferred<P, K> {
         self.delivery.end_holds(now);
     }
 
-    /// As [`Delivery::passed`]: for a caller that does not ask while the policy may hold nothing, nothing is held and nothing is due.
+    /// As [`Delivery::bypassed`]: for a caller that does not ask while the policy may hold nothing, nothing is held and nothing is due.
     /// It must report before it reports the next completion or deadline: if something is held already, nobody knows whether these
     /// interrupts cover it, and one more is due.
-    pub fn passed(&mut self, now: u64, passed: Passed, outstanding: u32) {
+    pub fn bypassed(&mut self, now: u64, bypassed: &Bypassed) {
         self.line.is_due |= self.held() > 0;
-        self.delivery.passed(now, passed, outstanding);
+        self.delivery.bypassed(now, bypassed);
     }
 
     /// The consumer has reaped everything that was posted. What is due stays due.

@@ -29,10 +29,10 @@ mod stats;
 
 pub use deferred::{Deferred, Interrupt};
 pub use keep::{Count, Keep, Kept};
-pub use stats::{DeliveryStats, Passed};
+pub use stats::DeliveryStats;
 
 use coalesce_policy::{
-    Aggregation, AnyPolicy, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Submission,
+    Aggregation, AnyPolicy, Bypassed, Completion, Counted, Decision, Mark, Policy, Reason, SetAside, Submission,
 };
 #[cfg(feature = "std")]
 use coalesce_policy::{Spec, SpecError};
@@ -299,16 +299,16 @@ impl<E, P: Policy, K: Keep<E>> Delivery<E, P, K> {
     }
 
     /// While the policy [may not hold](Policy::may_hold) anything, and nothing is held, the caller need not ask. It posts, asks its
-    /// consumer and interrupts by itself, and reports here what it did: `outstanding` as for [`on_passed`](Policy::on_passed). Before
+    /// consumer and interrupts by itself, and reports here what it did. Before
     /// the policy is asked again, and every now and then. Without an interrupt nothing is covered.
-    pub fn passed(&mut self, now: u64, passed: Passed, outstanding: u32) {
-        self.stats.completions += passed.completions;
-        self.stats.interrupts += u64::from(passed.interrupts);
-        self.stats.suppressed += u64::from(passed.suppressed);
-        if passed.interrupts == 0 && passed.suppressed == 0 {
+    pub fn bypassed(&mut self, now: u64, bypassed: &Bypassed) {
+        self.stats.completions += bypassed.completions;
+        self.stats.interrupts += u64::from(bypassed.interrupts);
+        self.stats.suppressed += u64::from(bypassed.suppressed);
+        if bypassed.deliveries() == 0 {
             return;
         }
-        self.policy.on_passed(now, passed.interrupts.saturating_add(passed.suppressed), outstanding);
+        self.policy.on_bypassed(now, bypassed);
         if self.kept.unposted() == 0 {
             self.end_holds(now); // of another thread, since it was allowed again: these interrupts cover it
         }

@@ -20,17 +20,6 @@ pub struct DeliveryStats {
     hold_ns: Option<Histogram<u64>>, // none: nothing was held
 }
 
-/// What a caller did by itself, [without asking the policy](crate::Delivery::passed).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
-    /// Requests that completed.
-    pub completions: u64,
-    /// Interrupts.
-    pub interrupts: u16,
-    /// Deliveries for which the guest wanted no interrupt.
-    pub suppressed: u16,
-}
-
 impl DeliveryStats {
     /// Nothing was counted.
     pub const ZERO: Self = Self {

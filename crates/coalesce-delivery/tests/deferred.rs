@@ -1,7 +1,8 @@
 //! A device that posts and interrupts by itself: nothing that completed is forgotten, whatever comes between the decision and the
 //! interrupt.
 
-use coalesce_delivery::{Deferred, Interrupt, Passed};
+use coalesce_delivery::{Deferred, Interrupt};
+use coalesce_policy::Bypassed;
 use coalesce_policy::{AnyPolicy, Completion, Hint, Mark, Policy as _, Spec, Submission};
 use proptest::prelude::*;
 
@@ -52,7 +53,7 @@ fn what_is_due_stays_due_until_the_interrupt_and_what_came_meanwhile_is_covered_
 #[test]
 fn an_interrupt_that_fails_is_due_though_nobody_has_decided_so() {
     let mut deferred = deferred("none");
-    deferred.passed(1000, Passed { completions: 1, interrupts: 1, suppressed: 0 }, 1);
+    deferred.bypassed(1000, &Bypassed { completions: 1, interrupts: 1, suppressed: 0, outstanding: 1 });
     deferred.interrupted(2000, Interrupt::Failed);
     assert_eq!((deferred.is_due(), counts(&deferred)), (true, [1, 1, 0, 0, 0]));
     deferred.interrupted(3000, Interrupt::Unwanted);
@@ -63,10 +64,10 @@ fn an_interrupt_that_fails_is_due_though_nobody_has_decided_so() {
 #[test]
 fn a_bypass_that_is_reported_late_costs_an_interrupt_and_loses_none() {
     let mut deferred = holding_one(CINT);
-    deferred.passed(2000, Passed { completions: 5, interrupts: 0, suppressed: 0 }, 9);
+    deferred.bypassed(2000, &Bypassed { completions: 5, interrupts: 0, suppressed: 0, outstanding: 9 });
     assert_eq!((deferred.is_due(), deferred.policy().held()), (true, 1), "no interrupt covers nothing");
     let mut deferred = holding_one(CINT);
-    deferred.passed(2000, Passed { completions: 5, interrupts: 1, suppressed: 0 }, 9);
+    deferred.bypassed(2000, &Bypassed { completions: 5, interrupts: 1, suppressed: 0, outstanding: 9 });
     assert!(deferred.is_due());
     deferred.interrupted(3000, Interrupt::Sent);
     assert_eq!((deferred.deadline(), counts(&deferred)), (None, [6, 2, 0, 0, 1]));
@@ -138,7 +139,7 @@ enum Op {
     EndBatch,
     Deadline,
     Interrupted(Interrupt),
-    Passed(Passed),
+    Bypassed(Bypassed),
     Consumed,
     Cancel,
     Deschedule,
@@ -162,10 +163,11 @@ const POLICIES: [&str; 8] = [
 fn op() -> impl Strategy<Value = Op> {
     let hint = prop_oneof![6 => Just(Hint::Plain), 1 => Just(Hint::Urgent), 1 => Just(Hint::Barrier)];
     let interrupt = prop_oneof![Just(Interrupt::Sent), Just(Interrupt::Unwanted), Just(Interrupt::Failed)];
-    let passed = (0..20_u64, 0..3_u16, 0..2_u16).prop_map(|(completions, interrupts, suppressed)| Passed {
+    let bypassed = (0..20_u64, 0..3_u16, 0..2_u16).prop_map(|(completions, interrupts, suppressed)| Bypassed {
         completions,
         interrupts,
         suppressed,
+        outstanding: 1,
     });
     prop_oneof![
         4 => (0..50_000_u64).prop_map(Op::Advance),
@@ -174,7 +176,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::EndBatch),
         3 => Just(Op::Deadline),
         4 => interrupt.prop_map(Op::Interrupted),
-        1 => passed.prop_map(Op::Passed),
+        1 => bypassed.prop_map(Op::Bypassed),
         1 => Just(Op::Consumed),
         1 => Just(Op::Cancel),
         1 => Just(Op::Deschedule),
@@ -214,9 +216,9 @@ proptest! {
                         prop_assert_eq!((deferred.held(), deferred.policy().held()), (0, 0));
                     }
                 }
-                Op::Passed(passed) => {
-                    deferred.passed(now, passed, 1);
-                    completions += passed.completions;
+                Op::Bypassed(bypassed) => {
+                    deferred.bypassed(now, &bypassed);
+                    completions += bypassed.completions;
                 }
                 Op::Consumed => {
                     deferred.on_consumed(now);

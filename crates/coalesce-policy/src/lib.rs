@@ -49,8 +49,9 @@ pub use baseline::Aggregation;
 pub use budget_spec::BudgetSpec;
 pub use cint_spec::CintSpec;
 pub use coalesce_decision::{
-    Barriers, BothBits, Class, Completion, ConfigError, Counted, Decision, Event, Hint, HintCounts, HintSource,
-    HintSources, HoldReason, Mark, Policy, Reason, Share, Spent, Stats, Submission, Submissions, Ticket, forward,
+    Barriers, BothBits, Bypassed, Class, Completion, ConfigError, Counted, Decision, Event, Hint, HintCounts,
+    HintSource, HintSources, HoldReason, Mark, Policy, Reason, Share, Spent, Stats, Submission, Submissions, Ticket,
+    forward,
 };
 #[cfg(feature = "text")]
 pub use error::SpecError;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use coalesce_policy::{
-    AnyPolicy, Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Share, Spec, Submission, forward,
+    AnyPolicy, Bypassed, Completion, Decision, Hint, HoldReason, Mark, Policy, Reason, Share, Spec, Submission, forward,
 };
 use coalesce_testkit::{Mix, Promises, Tested, Urgent, check_any};
 use proptest::prelude::*;
@@ -349,7 +349,7 @@ fn completions_may_come_together() {
             let may_hold = together.may_hold();
             if !may_hold && (before > 15 || is_budget) {
                 if before > 15 {
-                    together.on_passed(now, before / 4, cif + u32::from(before));
+                    together.on_bypassed(now, &Bypassed { interrupts: before / 4, outstanding: cif + u32::from(before), ..Bypassed::default() });
                 } else {
                     let decision = together.on_completions(now, before, &last); // a shell that asks anyway
                     prop_assert!(decision.is_deliver(), "{text}: {decision:?}");

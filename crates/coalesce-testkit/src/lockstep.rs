@@ -89,7 +89,7 @@ impl<M: Tested, R: Tested> Policy for Lockstep<M, R> {
         self.both("on_deschedule", |policy| policy.on_deschedule(now))
     }
 
-    forward!(self => self.machine; all but on_completion, on_completions, on_covered, on_passed, on_deadline, flush, on_consumed,
+    forward!(self => self.machine; all but on_completion, on_completions, on_covered, on_bypassed, on_deadline, flush, on_consumed,
         on_submit, on_cancel, reset_tracking, on_batch_end, on_schedule, on_deschedule);
 }
 

@@ -248,7 +248,7 @@ impl<P: Tested> Policy for Recorder<P> {
     }
 
     // Completions that are found together are recorded one by one, and what was passed as what was consumed.
-    forward!(self => self.policy; all but on_completion, on_completions, on_covered, on_passed, on_deadline, flush, on_consumed,
+    forward!(self => self.policy; all but on_completion, on_completions, on_covered, on_bypassed, on_deadline, flush, on_consumed,
         on_submit, on_cancel, reset_tracking, on_batch_end, on_schedule, on_deschedule);
 }
 

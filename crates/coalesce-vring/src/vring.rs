@@ -1,8 +1,10 @@
 //! The vring.
 
 use crate::watch::Watch;
-use coalesce_delivery::{Delivery, DeliveryStats, Passed, Ring};
-use coalesce_policy::{Barriers, BudgetSpec, Completion, Policy as _, Spec, SpecError, Stats, Submission, Submissions};
+use coalesce_delivery::{Delivery, DeliveryStats, Ring};
+use coalesce_policy::{
+    Barriers, BudgetSpec, Bypassed, Completion, Policy as _, Spec, SpecError, Stats, Submission, Submissions,
+};
 use nix::unistd::write;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -79,7 +81,7 @@ impl Shared {
     }
 }
 
-/// What was [passed](Delivery::passed) and not reported yet: completions, interrupts and suppressed ones, in 32, 16 and 16 bits. It is
+/// What was [bypassed](Delivery::bypassed) and not reported yet: completions, interrupts and suppressed ones, in 32, 16 and 16 bits. It is
 /// reported long before one of them overflows.
 #[derive(Debug, Default)]
 struct Untold(AtomicU64);
@@ -88,18 +90,17 @@ impl Untold {
     /// Adds a signal for `completions`. Returns whether it is time to report.
     fn add(&self, completions: u16, is_wanted: bool) -> bool {
         let one = u64::from(completions) << 32 | if is_wanted { 1 << 16 } else { 1 };
-        let Passed { interrupts, suppressed, .. } = Self::parts(self.0.fetch_add(one, Ordering::AcqRel));
-        interrupts.saturating_add(suppressed) >= UNTOLD_MAX - 1
+        Self::parts(self.0.fetch_add(one, Ordering::AcqRel)).deliveries() >= UNTOLD_MAX - 1
     }
 
-    fn take(&self) -> Option<Passed> {
+    fn take(&self) -> Option<Bypassed> {
         // The first look costs less, and mostly there is nothing.
         (self.0.load(Ordering::Acquire) != 0).then(|| Self::parts(self.0.swap(0, Ordering::AcqRel)))
     }
 
-    fn parts(all: u64) -> Passed {
+    fn parts(all: u64) -> Bypassed {
         let [completions, rest] = [all >> 32, all & 0xFFFF_FFFF];
-        Passed { completions, interrupts: (rest >> 16) as u16, suppressed: rest as u16 }
+        Bypassed { completions, interrupts: (rest >> 16) as u16, suppressed: rest as u16, outstanding: 0 }
     }
 }
 
@@ -268,9 +269,10 @@ impl VringControl {
 
     /// Tells the policy what was signalled without asking it. What it holds then was added before, and is covered.
     fn tell(&self, coalescer: &mut Coalescer) {
-        let Some(passed) = self.0.untold.take() else { return };
+        let Some(bypassed) = self.0.untold.take() else { return };
         let now = coalescer.now();
-        coalescer.delivery.passed(now, passed, self.0.outstanding.swap(0, Ordering::Relaxed).into());
+        let outstanding = self.0.outstanding.swap(0, Ordering::Relaxed).into();
+        coalescer.delivery.bypassed(now, &Bypassed { outstanding, ..bypassed });
         coalescer.seen = None;
         self.note_bypass(coalescer);
     }

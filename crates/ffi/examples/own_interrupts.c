@@ -13,7 +13,7 @@ static int call;                          // eventfd: an interrupt
 typedef struct {
     coalesce_delivery *delivery;
     coalesce_delivery_view view;
-    coalesce_passed passed; // not reported
+    coalesce_bypassed bypassed; // not reported
     uint64_t polls;
 } device;
 
@@ -32,20 +32,20 @@ static void look(device *d)
 }
 
 // Before any other report: reported later, these interrupts could be taken to cover what completed after them.
-static void report_passed(device *d)
+static void report_bypassed(device *d)
 {
-    if (d->passed.interrupts == 0 && d->passed.completions == 0)
+    if (d->bypassed.interrupts == 0 && d->bypassed.completions == 0)
         return;
-    must(coalesce_delivery_passed(d->delivery, now_ns(), &d->passed) == COALESCE_OK, "coalesce_delivery_passed");
-    d->passed.interrupts = d->passed.outstanding = 0;
-    d->passed.completions = 0;
+    must(coalesce_delivery_bypassed(d->delivery, now_ns(), &d->bypassed) == COALESCE_OK, "coalesce_delivery_bypassed");
+    d->bypassed.interrupts = d->bypassed.outstanding = 0;
+    d->bypassed.completions = 0;
     look(d);
 }
 
 static void interrupt(device *d)
 {
     uint32_t outcome = try_interrupt(d) ? COALESCE_INTERRUPT_SENT : COALESCE_INTERRUPT_FAILED;
-    report_passed(d);
+    report_bypassed(d);
     must(coalesce_delivery_interrupted(d->delivery, now_ns(), outcome) == COALESCE_OK, "coalesce_delivery_interrupted");
     look(d);
 }
@@ -57,17 +57,17 @@ static void complete(device *d, uint32_t count)
     uint32_t left = __atomic_load_n(&submitted, __ATOMIC_SEQ_CST) - posted;
     uint32_t outstanding = count + left;
     if (!d->view.may_hold && d->view.held == 0 && !d->view.is_due) {
-        d->passed.completions += count;
-        d->passed.outstanding = outstanding > d->passed.outstanding ? outstanding : d->passed.outstanding;
+        d->bypassed.completions += count;
+        d->bypassed.outstanding = outstanding > d->bypassed.outstanding ? outstanding : d->bypassed.outstanding;
         if (try_interrupt(d))
-            d->passed.interrupts++;
+            d->bypassed.interrupts++;
         else
             interrupt(d); // it has failed
-        if (d->passed.interrupts >= REPORT)
-            report_passed(d);
+        if (d->bypassed.interrupts >= REPORT)
+            report_bypassed(d);
         return;
     }
-    report_passed(d);
+    report_bypassed(d);
     coalesce_completion last = {sizeof last,        left + 1,       outstanding, COALESCE_CLASS_IO,
                                 COALESCE_MARK_NONE, COALESCE_NEVER, count - 1};
     coalesce_status due = coalesce_delivery_on_completion(d->delivery, now_ns(), &last);
@@ -103,7 +103,7 @@ static void *guest(void *seen)
 static uint64_t run(const char *policy)
 {
     char message[200];
-    device d = {NULL, {0, 0, false, false, false, false, false}, {sizeof(coalesce_passed), 0, 0, 0, 0}, 0};
+    device d = {NULL, {0, 0, false, false, false, false, false}, {sizeof(coalesce_bypassed), 0, 0, 0, 0}, 0};
     d.delivery = coalesce_delivery_new(policy, 1000000000, message, sizeof message);
     must(d.delivery != NULL, message);
     look(&d);
@@ -116,7 +116,7 @@ static uint64_t run(const char *policy)
     must(pthread_join(thread, NULL) == 0, "pthread_join");
     seen += take_eventfd(call);
 
-    report_passed(&d);
+    report_bypassed(&d);
     coalesce_delivery_counts counts;
     must(coalesce_delivery_stats(d.delivery, &counts, sizeof counts) == COALESCE_OK, "coalesce_delivery_stats");
     must(counts.completions == COMMANDS, "every completion was counted");

@@ -411,6 +411,21 @@ typedef struct {
 } coalesce_completion;
 COALESCE_LAYOUT(coalesce_completion, 48, uint64_t);
 
+/** What a device did without asking. */
+typedef struct {
+  /** `sizeof(coalesce_bypassed)` */
+  uint32_t struct_size;
+  /** Interrupts that were sent; at most 65535. */
+  uint32_t interrupts;
+  /** Interrupts that the guest did not want; at most 65535. */
+  uint32_t suppressed;
+  /** The most commands outstanding at one of these completions, as far as the caller knows, counting it. */
+  uint32_t outstanding;
+  /** Completions, all of which these interrupts cover. */
+  uint64_t completions;
+} coalesce_bypassed;
+COALESCE_LAYOUT(coalesce_bypassed, 24, uint64_t);
+
 /** The latency budget of a policy, and what it has spent. */
 typedef struct {
   /** The time for which completions were held, in ticks summed over them. It saturates. */
@@ -530,7 +545,7 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
 /**
  * Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
  * the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
- * asking, and report with `coalesce_policy_on_passed`, every 256 interrupts at the latest. False with "none", and with
+ * asking, and report with `coalesce_policy_on_bypassed`, every 256 interrupts at the latest. False with "none", and with
  * "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each, or one,
  * of the only command outstanding. The answer may change with each decision and each report.
  *
@@ -540,17 +555,15 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_on_deadline(coalesce_policy *p
 bool coalesce_policy_may_hold(const coalesce_policy *policy);
 
 /**
- * Reports the number of interrupts that were sent without a decision since the last call, while
- * `coalesce_policy_may_hold` was false. They cover everything that completed. `outstanding`: the most commands outstanding
- * at one of these completions, as far as the caller knows, counting it.
+ * Reports what was delivered without a decision since the last call, while `coalesce_policy_may_hold` was false: nothing is held any
+ * more.
  *
  * Requires:
- * As `coalesce_policy_reconfigure`.
+ * As `coalesce_policy_reconfigure`; `bypassed` is null or points to as many bytes as its `struct_size` says.
  */
-coalesce_status coalesce_policy_on_passed(coalesce_policy *policy,
-                                          uint64_t now,
-                                          uint32_t interrupts,
-                                          uint32_t outstanding);
+coalesce_status coalesce_policy_on_bypassed(coalesce_policy *policy,
+                                            uint64_t now,
+                                            const coalesce_bypassed *bypassed);
 
 /**
  * Whether the policy wants `coalesce_policy_on_submit`. May change with the configuration.
@@ -747,21 +760,6 @@ typedef struct {
 } coalesce_delivery_view;
 COALESCE_LAYOUT(coalesce_delivery_view, 24, uint64_t);
 
-/** What a device did without asking. */
-typedef struct {
-  /** `sizeof(coalesce_passed)` */
-  uint32_t struct_size;
-  /** Interrupts that were sent; at most 65535. */
-  uint32_t interrupts;
-  /** Interrupts that the guest did not want; at most 65535. */
-  uint32_t suppressed;
-  /** The most commands outstanding at one of these completions, as far as the caller knows, counting it. */
-  uint32_t outstanding;
-  /** Completions, all of which these interrupts cover. */
-  uint64_t completions;
-} coalesce_passed;
-COALESCE_LAYOUT(coalesce_passed, 24, uint64_t);
-
 /** What was counted since the beginning, or since `coalesce_delivery_reset_stats`. */
 typedef struct {
   /** Completions. */
@@ -891,11 +889,11 @@ coalesce_status coalesce_delivery_interrupted(coalesce_delivery *delivery,
  * interrupt is due.
  *
  * Requires:
- * As `coalesce_delivery_reconfigure`; `passed` is null or points to as many bytes as its `struct_size` says.
+ * As `coalesce_delivery_reconfigure`; `bypassed` is null or points to as many bytes as its `struct_size` says.
  */
-coalesce_status coalesce_delivery_passed(coalesce_delivery *delivery,
-                                         uint64_t now,
-                                         const coalesce_passed *passed);
+coalesce_status coalesce_delivery_bypassed(coalesce_delivery *delivery,
+                                           uint64_t now,
+                                           const coalesce_bypassed *bypassed);
 
 /**
  * Notes that the guest has reaped everything without an interrupt, as `coalesce_policy_on_consumed`. What is due stays due.

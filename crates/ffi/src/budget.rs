@@ -204,7 +204,8 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
     match unsafe { State::at(state) } {
         Ok(state) => {
             if hint == COALESCE_HINT_PLAIN
-                && let Some(decision) = state.machine.on_completion_fast(now, cif, outstanding)
+                && let Some(decision) =
+                    state.machine.on_completion_fast(now, &completion(Event::Plain, cif, outstanding))
             {
                 return state.note(decision);
             }
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn coalesce_budget_on_completion(
 /// Kept out of line, off the fast path.
 #[inline(never)]
 fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32, outstanding: u32) -> coalesce_status {
-    let decision = state.machine.on_event(now, event(hint), cif, outstanding);
+    let decision = state.machine.on_completion_slow(now, &completion(event(hint), cif, outstanding));
     state.note(decision)
 }
 

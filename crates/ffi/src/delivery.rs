@@ -1,10 +1,13 @@
 //! The interrupts of one queue, on hosts: `coalesce_delivery_...`. For devices that post and interrupt by themselves.
 
 use crate::instant::{COALESCE_NEVER, instant};
-use crate::policy::{coalesce_completion, coalesce_mark, coalesce_policy, coalesce_request, read_policy, submit};
+use crate::policy::{
+    bypassed_at, coalesce_bypassed, coalesce_completion, coalesce_mark, coalesce_policy, coalesce_request, read_policy,
+    submit,
+};
 use crate::status::*;
 use crate::tagged::{answer, read_config};
-use ::coalesce_delivery::{Deferred, Interrupt, Passed};
+use ::coalesce_delivery::{Deferred, Interrupt};
 use ::coalesce_policy::{Decision, HoldReason, Mark, Policy as _, Submission, Submissions};
 use core::ffi::c_char;
 use std::boxed::Box;
@@ -53,22 +56,6 @@ pub struct coalesce_delivery_counts {
     pub holds: u64,
     /// The mean of the times for which they were held, in ns.
     pub hold_mean_ns: u64,
-}
-
-/// What a device did without asking.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct coalesce_passed {
-    /// `sizeof(coalesce_passed)`
-    pub struct_size: u32,
-    /// Interrupts that were sent; at most 65535.
-    pub interrupts: u32,
-    /// Interrupts that the guest did not want; at most 65535.
-    pub suppressed: u32,
-    /// The most commands outstanding at one of these completions, as far as the caller knows, counting it.
-    pub outstanding: u32,
-    /// Completions, all of which these interrupts cover.
-    pub completions: u64,
 }
 
 /// The interrupt was sent.
@@ -297,23 +284,18 @@ pub unsafe extern "C" fn coalesce_delivery_interrupted(
 /// interrupt is due.
 ///
 /// # Safety
-/// As `coalesce_delivery_reconfigure`; `passed` is null or points to as many bytes as its `struct_size` says.
+/// As `coalesce_delivery_reconfigure`; `bypassed` is null or points to as many bytes as its `struct_size` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn coalesce_delivery_passed(
+pub unsafe extern "C" fn coalesce_delivery_bypassed(
     delivery: *mut coalesce_delivery,
     now: u64,
-    passed: *const coalesce_passed,
+    bypassed: *const coalesce_bypassed,
 ) -> coalesce_status {
     // SAFETY: the caller's promise.
-    let passed = match unsafe { read_config(passed) } {
-        Ok(passed) => passed,
-        Err(refused) => return refused.status(),
-    };
-    let coalesce_passed { interrupts, suppressed, outstanding, completions, .. } = passed;
-    let [interrupts, suppressed] = [interrupts, suppressed].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
-    // SAFETY: the caller's promise.
-    unsafe {
-        note(delivery, |delivery| delivery.passed(now, Passed { completions, interrupts, suppressed }, outstanding))
+    match unsafe { bypassed_at(bypassed) } {
+        // SAFETY: the caller's promise.
+        Ok(bypassed) => unsafe { note(delivery, |delivery| delivery.bypassed(now, &bypassed)) },
+        Err(refused) => refused.status(),
     }
 }
 

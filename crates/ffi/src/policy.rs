@@ -1,6 +1,7 @@
 //! Any policy behind one handle, on hosts: `coalesce_policy_...`. For targets whose users choose a policy by its text
 //! form, `auto` and the baselines included, and whose guests give no hints.
 
+use crate::error::Refused;
 use crate::hint::{known, number};
 use crate::instant::{COALESCE_NEVER, instant};
 use crate::status::*;
@@ -8,7 +9,7 @@ use crate::strict::COALESCE_NO_TICKET;
 use crate::tagged::{numbers, put, read_config};
 use crate::text::{read_text, write_text};
 use ::coalesce_policy::{
-    AnyPolicy, Class, Completion, Decision, Event, Hint, HintSource, Mark, Policy, Spec, Spent, Submission,
+    AnyPolicy, Bypassed, Class, Completion, Decision, Event, Hint, HintSource, Mark, Policy, Spec, Spent, Submission,
     Submissions, Ticket, forward,
 };
 use core::ffi::{c_char, c_void};
@@ -388,7 +389,7 @@ pub unsafe extern "C" fn coalesce_policy_on_deadline(policy: *mut coalesce_polic
 
 /// Whether the policy may hold the next completion. If not, the decision needs no mark and no commands in flight, and
 /// the caller may leave out `coalesce_policy_on_submit` until that decision. The caller can also interrupt without
-/// asking, and report with `coalesce_policy_on_passed`, every 256 interrupts at the latest. False with "none", and with
+/// asking, and report with `coalesce_policy_on_bypassed`, every 256 interrupts at the latest. False with "none", and with
 /// "auto" during a bypass, which begins where 64 calls of `coalesce_policy_on_completion` reported 8 completions each, or one,
 /// of the only command outstanding. The answer may change with each decision and each report.
 ///
@@ -400,24 +401,51 @@ pub unsafe extern "C" fn coalesce_policy_may_hold(policy: *const coalesce_policy
     unsafe { look(policy, false, AnyPolicy::may_hold) }
 }
 
-/// Reports the number of interrupts that were sent without a decision since the last call, while
-/// `coalesce_policy_may_hold` was false. They cover everything that completed. `outstanding`: the most commands outstanding
-/// at one of these completions, as far as the caller knows, counting it.
+/// What a device did without asking.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct coalesce_bypassed {
+    /// `sizeof(coalesce_bypassed)`
+    pub struct_size: u32,
+    /// Interrupts that were sent; at most 65535.
+    pub interrupts: u32,
+    /// Interrupts that the guest did not want; at most 65535.
+    pub suppressed: u32,
+    /// The most commands outstanding at one of these completions, as far as the caller knows, counting it.
+    pub outstanding: u32,
+    /// Completions, all of which these interrupts cover.
+    pub completions: u64,
+}
+
+/// # Safety
+/// `bypassed` is null, or points to as many bytes as its `struct_size` says.
+pub(crate) unsafe fn bypassed_at(bypassed: *const coalesce_bypassed) -> Result<Bypassed, Refused> {
+    // SAFETY: the caller's promise.
+    let coalesce_bypassed { interrupts, suppressed, outstanding, completions, .. } = unsafe { read_config(bypassed) }?;
+    let [interrupts, suppressed] = [interrupts, suppressed].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
+    Ok(Bypassed { completions, interrupts, suppressed, outstanding })
+}
+
+/// Reports what was delivered without a decision since the last call, while `coalesce_policy_may_hold` was false: nothing is held any
+/// more.
 ///
 /// # Safety
-/// As `coalesce_policy_reconfigure`.
+/// As `coalesce_policy_reconfigure`; `bypassed` is null or points to as many bytes as its `struct_size` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn coalesce_policy_on_passed(
+pub unsafe extern "C" fn coalesce_policy_on_bypassed(
     policy: *mut coalesce_policy,
     now: u64,
-    interrupts: u32,
-    outstanding: u32,
+    bypassed: *const coalesce_bypassed,
 ) -> coalesce_status {
-    // SAFETY: the caller's promise.
-    unsafe { policy.as_mut() }.map_or(COALESCE_E_NULL, |policy| {
-        policy.0.on_passed(now, u16::try_from(interrupts).unwrap_or(u16::MAX), outstanding);
-        COALESCE_OK
-    })
+    // SAFETY: the caller's promises.
+    match unsafe { (policy.as_mut(), bypassed_at(bypassed)) } {
+        (None, _) => COALESCE_E_NULL,
+        (_, Err(refused)) => refused.status(),
+        (Some(policy), Ok(bypassed)) => {
+            policy.0.on_bypassed(now, &bypassed);
+            COALESCE_OK
+        }
+    }
 }
 
 /// Whether the policy wants `coalesce_policy_on_submit`. May change with the configuration.

@@ -71,7 +71,7 @@ fn make(root: &Path) -> String {
     let mut made = tidy(&made).replace(" * # Safety\n", " * Requires:\n");
     let layouts = layouts![
         coalesce_auto_state coalesce_budget_config coalesce_budget_info coalesce_budget_state coalesce_cint_config coalesce_cint_info
-        coalesce_cint_state coalesce_completion coalesce_delivery_counts coalesce_delivery_view coalesce_error coalesce_ipi_gate coalesce_mark coalesce_nvme_coalescing coalesce_passed
+        coalesce_cint_state coalesce_completion coalesce_delivery_counts coalesce_delivery_view coalesce_error coalesce_ipi_gate coalesce_mark coalesce_nvme_coalescing coalesce_bypassed
         coalesce_reaper_entry coalesce_request coalesce_spent coalesce_stats coalesce_vic_config coalesce_vic_info
         coalesce_vic_state
     ];

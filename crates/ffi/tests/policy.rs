@@ -1,6 +1,8 @@
 //! A policy behind the C handle decides as the same policy in Rust.
 
-use ::coalesce_policy::{AnyPolicy, Completion, Decision, Hint, Policy as _, Submission, Submissions, Ticket};
+use ::coalesce_policy::{
+    AnyPolicy, Bypassed, Completion, Decision, Hint, Policy as _, Submission, Submissions, Ticket,
+};
 use coalesce::hint::*;
 use coalesce::instant::COALESCE_NEVER;
 use coalesce::policy::*;
@@ -166,12 +168,16 @@ fn it_decides_as_in_rust() {
                     }
                     19 if !twin.may_hold() => {
                         let (interrupts, outstanding) = (numbers.below(16) as u32, numbers.below(3) as u32);
-                        twin.on_passed(now, interrupts as u16, outstanding);
-                        assert_eq!(
-                            coalesce_policy_on_passed(handle, now, interrupts, outstanding),
-                            COALESCE_OK,
-                            "{text}"
-                        );
+                        let done = Bypassed { interrupts: interrupts as u16, outstanding, ..Bypassed::default() };
+                        twin.on_bypassed(now, &done);
+                        let done = coalesce_bypassed {
+                            struct_size: size_of::<coalesce_bypassed>() as u32,
+                            interrupts,
+                            suppressed: 0,
+                            outstanding,
+                            completions: 0,
+                        };
+                        assert_eq!(coalesce_policy_on_bypassed(handle, now, &raw const done), COALESCE_OK, "{text}");
                     }
                     19 if numbers.below(50) == 0 => {
                         assert_eq!(coalesce_policy_flush(handle, now), status(twin.flush(now)), "{text}");

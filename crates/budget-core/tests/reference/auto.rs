@@ -4,7 +4,7 @@
 //! of a licence, and derives what follows from these lists at each query.
 
 use super::{End, OLDEST, Reference, WHOLE, saw};
-use budget_core::{Allowance, Level, Params};
+use budget_core::{Allowance, Bypassed, Level, Params};
 use coalesce_testkit::{Completion, Decision, Mark, Policy, Spent, Submission, forward};
 
 /// Completions of a stretch: those that settle, then those that are measured.
@@ -741,10 +741,10 @@ impl Policy for Auto {
         self.account.interrupts.truncate(interrupts);
     }
 
-    fn on_passed(&mut self, now: u64, interrupts: u16, outstanding: u32) {
+    fn on_bypassed(&mut self, now: u64, bypassed: &Bypassed) {
         self.account.pass(now, 0, 0);
         self.account.release();
-        self.pass(now, interrupts.into(), outstanding);
+        self.pass(now, (bypassed.interrupts + bypassed.suppressed).into(), bypassed.outstanding);
     }
 
     fn may_hold(&self) -> bool {

@@ -554,6 +554,9 @@ static void policies(void)
     completion.struct_size = sizeof completion;
     completion.cif = 100;
     completion.slice_end = COALESCE_NEVER;
+    coalesce_bypassed bypassed;
+    memset(&bypassed, 0, sizeof bypassed);
+    bypassed.struct_size = sizeof bypassed;
     coalesce_policy_free(NULL);
     CHECK(coalesce_policy_on_submit(NULL, 1, &request, &mark) == COALESCE_E_NULL && mark.hint == COALESCE_HINT_URGENT);
     completion.mark = mark;
@@ -562,7 +565,7 @@ static void policies(void)
     CHECK(coalesce_policy_on_batch_end(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_flush(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_consumed(NULL, 1) == COALESCE_E_NULL);
-    CHECK(coalesce_policy_on_passed(NULL, 1, 1, 1) == COALESCE_E_NULL);
+    CHECK(coalesce_policy_on_bypassed(NULL, 1, &bypassed) == COALESCE_E_NULL);
     CHECK(coalesce_policy_reset(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_cancel(NULL, 1, NULL) == COALESCE_E_NULL);
     CHECK(coalesce_policy_on_schedule(NULL, 1) == COALESCE_E_NULL);
@@ -625,7 +628,10 @@ static void policies(void)
     completion.class_of = COALESCE_CLASS_IO;
     completion.mark.hint = 77;
     CHECK(coalesce_policy_on_completion(policy, 1, &completion) != COALESCE_HOLD);
-    CHECK(DONE(coalesce_policy_on_consumed(policy, 1)) && DONE(coalesce_policy_on_passed(policy, 1, 0, 0)));
+    CHECK(DONE(coalesce_policy_on_consumed(policy, 1)) && DONE(coalesce_policy_on_bypassed(policy, 1, &bypassed)));
+    bypassed.struct_size++;
+    CHECK(coalesce_policy_on_bypassed(policy, 1, &bypassed) == COALESCE_E_SIZE);
+    CHECK(coalesce_policy_on_bypassed(policy, 1, NULL) == COALESCE_E_NULL);
     CHECK(DECISION(coalesce_policy_on_deadline(policy, 1)) && DECISION(coalesce_policy_on_batch_end(policy, 1)));
     CHECK(DECISION(coalesce_policy_on_schedule(policy, 1)) && DECISION(coalesce_policy_on_deschedule(policy, 1)));
     CHECK(DECISION(coalesce_policy_on_cancel(policy, 1, &mark)) && DECISION(coalesce_policy_flush(policy, 1)));
@@ -649,9 +655,9 @@ static void deliveries(void)
     completion.struct_size = sizeof completion;
     completion.cif = 100;
     completion.slice_end = COALESCE_NEVER;
-    coalesce_passed passed;
-    memset(&passed, 0, sizeof passed);
-    passed.struct_size = sizeof passed;
+    coalesce_bypassed bypassed;
+    memset(&bypassed, 0, sizeof bypassed);
+    bypassed.struct_size = sizeof bypassed;
     coalesce_delivery_view view;
     coalesce_delivery_counts counts;
     uint64_t counters[2] = {0, 0};
@@ -666,7 +672,7 @@ static void deliveries(void)
     CHECK(coalesce_delivery_on_batch_end(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_delivery_on_deadline(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_delivery_interrupted(NULL, 1, COALESCE_INTERRUPT_SENT) == COALESCE_E_NULL);
-    CHECK(coalesce_delivery_passed(NULL, 1, &passed) == COALESCE_E_NULL);
+    CHECK(coalesce_delivery_bypassed(NULL, 1, &bypassed) == COALESCE_E_NULL);
     CHECK(coalesce_delivery_on_consumed(NULL, 1) == COALESCE_E_NULL);
     CHECK(coalesce_delivery_on_cancel(NULL, 1, &mark) == COALESCE_E_NULL);
     CHECK(coalesce_delivery_on_schedule(NULL, 1) == COALESCE_E_NULL);
@@ -725,12 +731,12 @@ static void deliveries(void)
 
     // A report of a bypass that comes when something is held.
     CHECK(coalesce_delivery_on_completion(delivery, 30000, &completion) == COALESCE_HOLD);
-    passed.interrupts = 1, passed.completions = 4, passed.outstanding = 1;
-    CHECK(coalesce_delivery_passed(delivery, 30000, NULL) == COALESCE_E_NULL);
-    passed.struct_size--;
-    CHECK(coalesce_delivery_passed(delivery, 30000, &passed) == COALESCE_E_SIZE);
-    passed.struct_size++;
-    CHECK(DONE(coalesce_delivery_passed(delivery, 30000, &passed)));
+    bypassed.interrupts = 1, bypassed.completions = 4, bypassed.outstanding = 1;
+    CHECK(coalesce_delivery_bypassed(delivery, 30000, NULL) == COALESCE_E_NULL);
+    bypassed.struct_size--;
+    CHECK(coalesce_delivery_bypassed(delivery, 30000, &bypassed) == COALESCE_E_SIZE);
+    bypassed.struct_size++;
+    CHECK(DONE(coalesce_delivery_bypassed(delivery, 30000, &bypassed)));
     CHECK(coalesce_delivery_on_deadline(delivery, 30000) == COALESCE_DELIVER);
     CHECK(DONE(coalesce_delivery_interrupted(delivery, 30000, COALESCE_INTERRUPT_SENT)));
 
