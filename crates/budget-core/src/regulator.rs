@@ -23,9 +23,8 @@
 //!   (new) --> Climb
 //!   Climb --> Climb      not certain yet: at once
 //!         --> the other  it gave a licence, or the attempt is given up
-//!   Cut   --> Cut        the account has lost more trials than it won: at once
-//!         --> Open       the account was in debt, so the trial says nothing
-//!         --> Climb      else
+//!   Cut   --> Open       the account has lost more trials than it won, without a pause; or it was in debt, so the trial says nothing
+//!         --> Climb      else; so trials of an account that has lost more, but whose halves differ, do not keep a climb waiting
 //!   Open  --> Cut        as soon as the account is not in debt
 //!         --> Climb      the pause is over before that
 //!   Check --> Check      it was lost, or completions are slow: at once
@@ -142,7 +141,7 @@ enum State {
 #[repr(u8)]
 enum Question {
     Cut,
-    /// A cut whose last trial said nothing, as the account was in debt.
+    /// A cut whose next trial is due as soon as the account is not in debt.
     Open,
     Climb,
     Check,
@@ -410,7 +409,7 @@ impl Regulator {
         let otherwise = if is_licensed { Question::Check } else { Question::Cut };
         self.begin(match self.question {
             _ if is_slower || self.licence.checks.lost > 0 => Question::Check,
-            _ if self.is_accused() || is_open => Question::Cut,
+            _ if is_open => Question::Cut,
             Question::Climb if !is_climbing => otherwise, // they take turns
             _ if may_climb => Question::Climb,
             _ => otherwise,
@@ -500,7 +499,7 @@ impl Regulator {
         }
         self.pause();
         if self.is_accused() {
-            self.windows = 0; // the next one follows at once
+            (self.question, self.windows) = (Question::Open, 0); // the next one follows at once
         }
     }
 

@@ -480,6 +480,31 @@ fn a_climb_that_cannot_go_on_does_not_keep_the_cut_from_its_turn() {
     assert!(was_tried && cuts > 0, "no stretch without holding");
 }
 
+/// On a noisy machine many trials of a cut say nothing, also those of an account that has lost more than it won.
+#[test]
+fn a_cut_that_finds_nothing_does_not_keep_the_climb_from_its_turn() {
+    for seed in 1..=16_u64 {
+        let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        let (mut now, mut gap, mut chance) = (0, 40, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let (mut cuts, mut last, mut worst) = (0, 0, 0);
+        for completion in 0..1_000_000 {
+            if completion % 80 == 0 {
+                gap = 30 + (draw(&mut chance) >> 32) % 30;
+            }
+            now += gap;
+            let _ = auto.on_deadline(now);
+            let _ = auto.on_completion(now, &Completion { outstanding: 8, ..Completion::with_cif(8) });
+            match auto.budget().level() {
+                Level::Trial => cuts = 0,
+                Level::Nothing if completion > last + 1_000 => (cuts, last) = (cuts + 1, completion),
+                _ => {}
+            }
+            worst = worst.max(cuts);
+        }
+        assert!(worst <= 3, "{worst} trials of cuts with no climb between, seed {seed}");
+    }
+}
+
 /// A client that is slow to wake: completions come every `gap` ticks, and `cost` ticks later after a hold.
 struct SlowToWake {
     auto: Auto,

@@ -304,7 +304,7 @@ impl Auto {
         }
         self.begin(if is_slow || lost_in_a_row(&self.checks) > 0 {
             Question::Check
-        } else if self.is_accused() || is_open {
+        } else if is_open {
             Question::Cut
         } else if turn == Question::Climb && !(may_try && self.tried <= self.most()) {
             other
@@ -418,7 +418,7 @@ impl Auto {
         }
         self.pause();
         if self.is_accused() {
-            self.parts = 0;
+            (self.question, self.parts) = (Question::Open, 0);
         }
     }
 
