@@ -22,9 +22,9 @@
 //! ```text
 //!   (new) --> Climb
 //!   Climb --> Climb      not certain yet: at once
-//!         --> the other  it gave a licence, or the attempt is given up
+//!         --> the other  it gave a licence, or the attempt is given up: a cut at once if the account has lost more than it won
 //!   Cut   --> Open       the account has lost more trials than it won, without a pause; or it was in debt, so the trial says nothing
-//!         --> Climb      else; so trials of an account that has lost more, but whose halves differ, do not keep a climb waiting
+//!         --> Climb      else
 //!   Open  --> Cut        as soon as the account is not in debt
 //!         --> Climb      the pause is over before that
 //!   Check --> Check      it was lost, or completions are slow: at once
@@ -110,6 +110,11 @@ impl Cut {
     /// Whether nothing is held.
     const fn is_total(&self) -> bool {
         self.cuts >= CUTS
+    }
+
+    /// Whether the account holds, and has lost more trials than it won.
+    const fn is_accused(&self) -> bool {
+        !self.is_total() && self.evidence > 0
     }
 }
 
@@ -463,11 +468,6 @@ impl Regulator {
         if self.more_first() { [b, a, d, c] } else { self.stretches }
     }
 
-    /// Whether the last trial was a cut's, and the account has lost more of them than it won.
-    fn is_accused(&self) -> bool {
-        self.question == Question::Cut && !self.cut.is_total() && self.cut.evidence > 0
-    }
-
     /// Whether the stretches with more holding were longer than `part` / `whole` of those with less, in each half.
     fn is_longer(&self, (part, whole): (u32, u32)) -> (bool, bool) {
         let [less, more, more_again, less_again] = self.sorted();
@@ -498,7 +498,7 @@ impl Regulator {
             self.cut.rare = if is_lost != holds { longer(self.cut.rare) } else { self.cut.rare.saturating_sub(1) };
         }
         self.pause();
-        if self.is_accused() {
+        if self.cut.is_accused() {
             (self.question, self.windows) = (Question::Open, 0); // the next one follows at once
         }
     }
@@ -507,7 +507,7 @@ impl Regulator {
     fn leave_open(&mut self, known: Known) {
         if !known.is_rich {
             (self.question, self.cut.rare) = (Question::Open, longer(self.cut.rare));
-        } else if self.is_accused() {
+        } else if self.cut.is_accused() {
             self.cut.rare = longer(self.cut.rare);
         }
         self.pause();
@@ -560,6 +560,9 @@ impl Regulator {
         };
         (self.climb, self.rare) = (Sum::NONE, longer(self.rare));
         self.pause();
+        if self.cut.is_accused() && !self.licence.is_given() {
+            self.windows = 0; // a cut has waited for this
+        }
     }
 
     fn judge_check(&mut self) {

@@ -322,6 +322,7 @@ fn agrees_with_the_reference_on_loads_that_answer() {
         ("slow with a licence", 3),
         ("cut", 1),
         ("halves differ", 5),
+        ("a cut after a climb in vain", 2),
         ("bypass: large polls", 30),
     ]);
 }

@@ -379,7 +379,7 @@ impl Auto {
     }
 
     fn is_accused(&self) -> bool {
-        self.question == Question::Cut && self.cuts < CUTS && self.evidence() > 0
+        self.cuts < CUTS && self.evidence() > 0
     }
 
     fn judge_cut(&mut self) {
@@ -487,6 +487,10 @@ impl Auto {
         self.attempt.clear();
         self.rare = rarer(self.rare);
         self.pause();
+        if self.is_accused() && self.limit == 1 {
+            saw("a cut after a climb in vain");
+            self.parts = 0;
+        }
     }
 
     /// The account could not pay for a trial.
