@@ -1,6 +1,9 @@
 //! Delivery for a device that posts and interrupts by itself.
 
-use crate::{Delivery, DeliveryStats, Keep, Kept, Ring};
+use crate::delivery::Delivery;
+use crate::keep::{Keep, Kept};
+use crate::ring::Ring;
+use crate::stats::DeliveryStats;
 use coalesce_policy::{AnyPolicy, Bypassed, Completion, Decision, Mark, Policy, Submission};
 use core::convert::Infallible;
 
