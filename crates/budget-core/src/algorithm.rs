@@ -59,7 +59,7 @@ impl Budget {
     }
 
     #[inline(never)]
-    pub(crate) fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
+    fn on_event(&mut self, now: u64, event: Event, cif: u32, outstanding: u32) -> Decision {
         let cif = counted(cif).max(1);
         let known = counted(cif.wrapping_add(self.account.held.into()));
         let outstanding = counted(outstanding).max(known);

@@ -226,8 +226,8 @@ impl<E, P: Policy, K: Keep<E>> Delivery<E, P, K> {
     }
 
     /// While the policy [may not hold](Policy::may_hold) anything, and nothing is held, the caller need not ask. It posts, asks its
-    /// consumer and interrupts by itself, and reports here what it did: before
-    /// the policy is asked again, and every now and then. Without an interrupt nothing is covered.
+    /// consumer and interrupts by itself, and reports here what it did: before the policy is asked again, and every now and then.
+    /// Without an interrupt nothing is covered.
     pub fn bypassed(&mut self, now: u64, bypassed: &Bypassed) {
         self.stats.completions += bypassed.completions;
         self.stats.interrupts += u64::from(bypassed.interrupts);
