@@ -22,8 +22,8 @@
 # with 0, 124 on timeout, 2 for wrong usage, 1 otherwise. Neither KVM nor root is needed: where no Linux boots under KVM, and with
 # -plugin, which KVM cannot have, QEMU emulates the guest's CPUs (TCG).
 # Emulated, a kernel hangs now and then before its first process, with no driver for any disk yet: it is booted once more, and that is said.
-# A vhost-user-blk target that goes away and comes back on the same socket is reconnected to within about a second. QEMU
-# does not reconnect to a vfio-user target.
+# A vhost-user-blk target that goes away and comes back on the same socket is reconnected to within about a second,
+# by QEMU 7.2 only if it did not go in the midst of the handshake. QEMU does not reconnect to a vfio-user target.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 here=$(cd "$(dirname "$0")" && pwd)
