@@ -68,7 +68,8 @@ lint() {
 }
 # What would be published, its public API, and the licences of what we build on.
 packages() {
-  scripts/check-packages.sh
+  cargo run --quiet --locked --package xtask -- licences
+  cargo run --quiet --locked --package xtask -- packages
   cargo run --quiet --locked --package xtask -- api
 }
 cores() {

@@ -1,11 +1,11 @@
 //! The public API of what is published, as committed text: a line for each item, and one for each trait that a type implements, also
 //! by derive. Of automatic traits it has what a type lacks: not to be `Send` is a change, to be it is usual.
 
+use crate::commands::{cargo, target};
 use public_api::{Builder, PublicApi};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{env, fs};
 
 /// The libraries that others build on, with all their features.
@@ -31,7 +31,7 @@ const OTHERS: [&str; 5] = ["coalesce-target", "coalesce-load", "coalesce-cli", "
 /// # Errors
 /// They differ, or rustdoc fails, or what it writes cannot be read, unless `SKIP_API` is set.
 pub fn check(root: &Path, update: bool) -> Result<(), Box<dyn Error>> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = target(root);
     let mut changes = Vec::new();
     for library in LIBRARIES {
         let json = rustdoc(root, &target, library)?;
@@ -100,8 +100,7 @@ fn differences(library: &str, before: &[&str], now: &[String]) -> Vec<String> {
 
 /// What rustdoc knows of a library.
 fn rustdoc(root: &Path, target: &Path, library: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(root)
+    let status = cargo(root)
         .env("RUSTDOC", root.join("xtask/rustdoc.sh"))
         .args(["rustdoc", "--quiet", "--locked", "--lib", "--all-features", "--package", library])
         .args(["--", "-Zunstable-options", "--output-format", "json"])

@@ -3,7 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod commands;
 mod cycles;
+mod licences;
+mod packages;
 mod syntax;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +34,10 @@ enum Task {
         #[arg(value_name = "CRATE")]
         crates: Vec<PathBuf>,
     },
+    /// Check the licence of every crate that is built on
+    Licences,
+    /// Package what can be published, and compile what is in the packages
+    Packages,
     /// Find let chains in packages whose rust-version does not have them
     Syntax,
 }
@@ -40,6 +47,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Api { update } => api::check(root, update),
         Task::Cycles { crates } => cycles::check(root, &crates),
+        Task::Licences => licences::check(root),
+        Task::Packages => packages::check(root),
         Task::Syntax => syntax::check(root),
     };
     match done {

@@ -1,10 +1,10 @@
 //! No let chains in a package whose `rust-version` is older than they are. Clippy finds functions that are too new, but no syntax.
 
+use crate::commands::{cargo, lines};
 use serde_json::Value;
 use std::error::Error;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
 use syn::visit::{self, Visit};
 use syn::{Expr, ExprBinary};
 use walkdir::WalkDir;
@@ -37,11 +37,8 @@ pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
 
 /// Directories of the packages that shall compile with a Rust that has no let chains.
 fn packages(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let metadata = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(root)
-        .args(["metadata", "--locked", "--no-deps", "--format-version", "1"])
-        .output()?;
-    let metadata: Value = serde_json::from_slice(&metadata.stdout)?;
+    let metadata = lines(cargo(root).args(["metadata", "--locked", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata.concat())?;
     let packages = metadata["packages"].as_array().ok_or("cargo metadata names no packages")?;
     let is_older = |package: &&Value| {
         let minor = package["rust_version"].as_str().and_then(|version| version.split('.').nth(1)?.parse().ok());
