@@ -24,9 +24,9 @@
 //!   posted before it, except with *OOO*. A completion is *held* while it is posted and no interrupt covers it.
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
-//! - *alone*: no more than one command was outstanding at any time since the last trial, and no licence is in force. When
-//!   requesters turn from many commands to one, at most twelve of their completions are held before their licence ends; only one, if
-//!   they pause for a silence between their commands.
+//! - *alone*: no more than one command was outstanding at a time during the last 400 completions, and no licence is in force. When
+//!   requesters turn from many commands to one, at most twelve of their next completions are held, and then a licence ends; only one,
+//!   if they pause for a silence between their commands.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its

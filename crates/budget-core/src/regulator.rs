@@ -8,7 +8,7 @@
 //! with more, and with less again, or the other way round. Between trials is a pause, which doubles as long as trials find nothing new.
 //!
 //! ```text
-//!            the pause is over, and more than one command was outstanding
+//!            the pause is over, and more than one command was outstanding in its last part
 //!   +-------+     +-------------------------------------------------------+
 //!   | Pause | --> | a trial: Settle 0, Measure 0, Settle 1, ... Measure 3 | --> its question is judged
 //!   +-------+     +-------------------------------------------------------+               |
@@ -67,7 +67,7 @@ use crate::sum::Sum;
 pub(crate) struct Regulator {
     state: State,
     question: Question,
-    is_several: bool, // more than one command was outstanding at a time since the last trial
+    several: u8, // bit 0: more than one command was outstanding at a time in this stretch; bit 1: in the last one
     cut: Cut,
     rare: u8,                    // the pause after a trial of a licence is 2^rare times the shortest
     windows: u16,                // that are left of the pause
@@ -170,7 +170,7 @@ impl Regulator {
     pub(crate) const NEW: Self = Self {
         state: State::Pause,
         question: Question::Cut,
-        is_several: false,
+        several: 0,
         cut: Cut::NONE,
         rare: 0,
         windows: 2, // in the first one the clock's start looks like a long gap
@@ -190,7 +190,7 @@ impl Regulator {
     #[inline(always)]
     pub(crate) fn advance(&mut self, now: u64, outstanding: u32, max_hold: u32) -> bool {
         let gap = now.saturating_sub(core::mem::replace(&mut self.last, now));
-        self.is_several |= outstanding > 1;
+        self.several |= u8::from(outstanding > 1);
         self.now.completions = self.now.completions.wrapping_add(1); // at most `length`
         if gap <= self.longest.into() {
             #[expect(clippy::cast_possible_truncation, reason = "compared before")]
@@ -225,9 +225,14 @@ impl Regulator {
         self.cut.is_total() && !self.licence.is_given() && self.state == State::Pause && self.windows > 0
     }
 
+    /// Whether more than one command was outstanding at a time in this stretch, or this part of a pause.
+    const fn has_company(&self) -> bool {
+        self.several & 1 != 0
+    }
+
     /// Whether there is nothing to decide and nothing to try.
     fn is_alone(&self) -> bool {
-        !self.is_several && !self.licence.is_given() && self.state == State::Pause
+        self.several == 0 && !self.licence.is_given() && self.state == State::Pause
     }
 
     /// Begins a bypass. A trial that has begun is made again.
@@ -250,7 +255,7 @@ impl Regulator {
     /// first [`look`](Self::look) after the last one.
     pub(crate) fn pass(&mut self, now: u64, interrupts: u16, outstanding: u32) {
         self.last = now; // the bypass is no gap
-        self.is_several |= outstanding > 1;
+        self.several |= u8::from(outstanding > 1);
         self.bypass.pass(interrupts, outstanding);
     }
 
@@ -313,6 +318,7 @@ impl Regulator {
     #[inline(never)] // 192 bytes less on a Cortex-M4
     fn enter(&mut self, state: State, length: u16) {
         (self.state, self.length, self.now) = (state, length, Stretch::NONE);
+        self.several = self.several << 1 & 2;
     }
 
     /// A part of a pause, of a length that differs.
@@ -333,7 +339,6 @@ impl Regulator {
 
     /// The core has ended a licence, or its trial, because nobody came any more.
     fn fail(&mut self, known: Known, config: &Config) {
-        self.is_several = false; // or the next trial would begin with requesters who may be alone
         if self.state != State::Pause && self.question == Question::Climb {
             self.climb.trials = self.climb.trials.saturating_add(1); // one that gained nothing
             if !self.licence.is_given() {
@@ -359,10 +364,9 @@ impl Regulator {
 
     /// A part of the pause is over, and the licence is suspended.
     fn wait_for_company(&mut self, now: Stretch) {
-        if self.is_several && now.paused == 0 {
+        if self.has_company() && now.paused == 0 {
             self.begin(Question::Check);
         } else if self.windows > 0 {
-            self.is_several = false;
             self.enter(State::Pause, MEASURE);
         } else {
             self.lower_to(1);
@@ -398,7 +402,7 @@ impl Regulator {
         let is_licensed = self.licence.is_given();
         let is_slower = is_licensed && now.is_slower_than(self.licence.ticks);
         let is_open = self.question == Question::Open && known.is_rich;
-        if !self.is_several || (self.windows > 0 && !is_slower && !is_open) {
+        if !self.has_company() || (self.windows > 0 && !is_slower && !is_open) {
             return self.enter(State::Pause, MEASURE);
         }
         let is_climbing = self.question == Question::Climb && self.climb.trials > 0;
@@ -423,7 +427,7 @@ impl Regulator {
 
     /// A trial begins.
     fn begin(&mut self, question: Question) {
-        (self.question, self.is_several, self.less) = (question, false, 0);
+        (self.question, self.less) = (question, 0);
         self.roll();
         self.enter(State::Settle(0), SETTLE);
     }

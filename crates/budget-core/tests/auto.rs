@@ -360,6 +360,52 @@ fn who_turns_to_one_command_loses_a_dozen_holds() {
     assert_eq!(most, 12, "no moment has a licence");
 }
 
+/// A device that completes a command every 1 to 20 ticks, and a host that reaps at each interrupt and has `depth` commands again at once.
+/// Which of so many were held with nobody else there.
+fn bound_by_device(auto: &mut Auto, truth: &mut Truth, depth: u32, commands: u64) -> Vec<u64> {
+    let mut held = Vec::new();
+    let mut end = truth.now;
+    for command in 0..commands {
+        end = end.max(truth.now) + 1 + command * 7_919 % 20;
+        loop {
+            truth.reap();
+            while truth.outstanding() < depth {
+                truth.submit(1);
+                let _ = auto.on_submit(truth.now, &Submission::default());
+            }
+            let Some(deadline) = auto.deadline().filter(|deadline| *deadline <= end || truth.in_flight == 0) else {
+                break;
+            };
+            truth.go_to(deadline);
+            truth.decided(auto.on_deadline(deadline));
+            end = end.max(deadline + 1);
+        }
+        truth.go_to(end);
+        let outstanding = truth.outstanding();
+        let completion = Completion { outstanding, ..Completion::with_cif(truth.in_flight) };
+        truth.complete(auto.on_completion(end, &completion));
+        if truth.held > 0 && outstanding == 1 {
+            held.push(command);
+        }
+    }
+    held
+}
+
+/// Whenever requesters turn from many commands to one, the holds that this costs are among their next completions.
+#[test]
+fn who_has_been_alone_for_a_while_does_not_wait() {
+    let mut holds = 0;
+    for busy in (100..60_000).step_by(1_501) {
+        let mut auto = Auto::new(Config::new(PARAMS).expect("valid"));
+        let mut truth = Truth::default();
+        let _ = bound_by_device(&mut auto, &mut truth, 16, busy);
+        let held = bound_by_device(&mut auto, &mut truth, 1, 40_000);
+        assert!(held.len() <= 12 && held.iter().all(|command| *command < 400), "{held:?} after {busy} with others");
+        holds += held.len();
+    }
+    assert!(holds > 0, "no moment has a trial");
+}
+
 /// A licence ends first, as nobody knows yet whether the others come back.
 #[test]
 fn who_is_left_alone_is_asked_until_the_licence_is_gone() {

@@ -64,8 +64,8 @@ pub struct Auto {
     gaps: Vec<i128>,
     length: usize,
     last: u64,
-    /// More than one command was outstanding since the last trial.
-    several: bool,
+    /// More than one command was outstanding in the present stretch or part of a pause, and in the one before.
+    several: [bool; 2],
     /// Parts of the pause to come.
     parts: u64,
     /// How often the pause after a trial of a licence, and of a cut, has doubled.
@@ -127,7 +127,7 @@ impl Auto {
             gaps: vec![],
             length: SETTLE,
             last: 0,
-            several: false,
+            several: [false; 2],
             parts: 2,
             rare: 0,
             rare_cut: 0,
@@ -218,6 +218,7 @@ impl Auto {
 
     fn enter(&mut self, place: Place, length: usize) {
         (self.place, self.length) = (place, length);
+        self.several = [false, self.several[0]];
         self.gaps.clear();
     }
 
@@ -285,7 +286,7 @@ impl Auto {
         let is_slow = self.limit > 1 && self.is_slow();
         let is_open = self.question == Question::Open && self.is_rich();
         let is_due = self.parts == 0 || is_slow || is_open;
-        if !self.several || !is_due {
+        if !self.several[0] || !is_due {
             return self.enter(Place::Pause, MEASURE);
         }
         let goes_on = self.question == Question::Climb && !self.attempt.is_empty();
@@ -315,14 +316,13 @@ impl Auto {
 
     /// With a licence that is suspended: the check begins when others are outstanding, without a pause of the load.
     fn wait_for_others(&mut self) {
-        if self.several && self.pauses() == 0 {
+        if self.several[0] && self.pauses() == 0 {
             self.begin(Question::Check);
         } else if self.parts == 0 {
             saw("nobody came back");
             self.lower(1);
             self.pause();
         } else {
-            self.several = false;
             self.enter(Place::Pause, MEASURE);
         }
     }
@@ -331,7 +331,6 @@ impl Auto {
 
     fn begin(&mut self, question: Question) {
         self.question = question;
-        self.several = false;
         self.stretches.clear();
         self.roll();
         self.enter(Place::Settle(0), SETTLE);
@@ -543,7 +542,6 @@ impl Auto {
 
     /// A dozen holds starved.
     fn end_early(&mut self) {
-        self.several = false;
         if self.place != Place::Pause && self.question == Question::Climb {
             saw("a climb starves");
             self.attempt.push(None);
@@ -607,7 +605,7 @@ impl Auto {
 
     /// One request at a time, and nothing that could be held for a number.
     fn is_alone(&self) -> bool {
-        !self.several && self.limit == 1 && self.place == Place::Pause
+        self.several == [false; 2] && self.limit == 1 && self.place == Place::Pause
     }
 
     /// A poll of the device found `found` completions. The mean of the last 64 counts, once nothing is held.
@@ -638,7 +636,7 @@ impl Auto {
 
     fn pass(&mut self, now: u64, interrupts: u64, outstanding: u32) {
         self.last = now;
-        self.several |= outstanding > 1;
+        self.several[0] |= outstanding > 1;
         self.bypass = self.bypass.and_then(|Bypass { left, is_for_one }| {
             let left = if is_for_one && outstanding > 1 { 0 } else { left.saturating_sub(interrupts) };
             Some(Bypass { left, is_for_one }).filter(|_| left > 0)
@@ -679,7 +677,7 @@ impl Auto {
     }
 
     fn observe(&mut self, now: u64, completion: &Completion) {
-        self.several |= self.outstanding(completion) > 1;
+        self.several[0] |= self.outstanding(completion) > 1;
         self.gaps.push(now.saturating_sub(self.last).into());
         self.last = now;
         if self.gaps.len() < self.length {
