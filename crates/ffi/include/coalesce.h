@@ -980,9 +980,12 @@ coalesce_status coalesce_delivery_reset_stats(coalesce_delivery *delivery);
 
 /* ==== What is wrong with a parameter ==== */
 
-/** A parameter that is out of range. */
+/**
+ * A parameter that is out of range. A function that takes one writes it on every error; if the status is not
+ * `COALESCE_E_CONFIG`, all of it is 0, and `coalesce_error_print` has nothing to say.
+ */
 typedef struct {
-  /** The parameter: `COALESCE_FIELD_...` */
+  /** The parameter: `COALESCE_FIELD_...`; 0: none, the status says what is wrong. */
   uint32_t field;
   /**
    * The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: the parameter's own range, `tick_hz`, or the
@@ -2003,7 +2006,7 @@ coalesce_status coalesce_stats_count(coalesce_stats *stats, size_t stats_size, u
 
 /**
  * Writes an error as a sentence, such as "thr is 0; allowed: 1 to 65535". Returns the length of the whole sentence, as
- * `snprintf` does; 0: `error` is null.
+ * `snprintf` does; 0: `error` is null, or names no parameter, and `text` is empty.
  *
  * Requires:
  * `error` is null or points to a `coalesce_error`; `text` is null or points to `text_size` bytes.

@@ -37,29 +37,29 @@ pub(crate) trait Block: Sized {
     ) -> coalesce_status {
         const { assert!(align_of::<Head<Self>>() <= 8 && align_of::<Self::Word>() <= 8) };
         const { assert!(size_of::<Head<Self>>().is_multiple_of(align_of::<Self::Word>())) };
-        if state.is_null() {
-            return COALESCE_E_NULL;
-        }
-        if !state.is_aligned() {
-            return COALESCE_E_ALIGNMENT;
-        }
-        let (fixed, words) = match block {
-            Ok(block) => block,
-            // SAFETY: the caller's promise.
-            Err(wrong) => return unsafe { Refused::Parameter(wrong).report(error) },
-        };
-        if size < Self::size(words) {
-            return COALESCE_E_SIZE;
-        }
-        let head = state.cast::<Head<Self>>();
-        // SAFETY: the memory is not null, aligned, and large enough.
-        unsafe {
-            head.write(Head { kind: Self::KIND, words, fixed });
-            for i in 0..words as usize {
-                head.add(1).cast::<Self::Word>().add(i).write(Self::Word::default());
+        let refused = if state.is_null() {
+            Refused::Status(COALESCE_E_NULL)
+        } else if !state.is_aligned() {
+            Refused::Status(COALESCE_E_ALIGNMENT)
+        } else {
+            match block {
+                Ok((fixed, words)) if size >= Self::size(words) => {
+                    let head = state.cast::<Head<Self>>();
+                    // SAFETY: the memory is not null, aligned, and large enough.
+                    unsafe {
+                        head.write(Head { kind: Self::KIND, words, fixed });
+                        for i in 0..words as usize {
+                            head.add(1).cast::<Self::Word>().add(i).write(Self::Word::default());
+                        }
+                    }
+                    return COALESCE_OK;
+                }
+                Ok(_) => Refused::Status(COALESCE_E_SIZE),
+                Err(wrong) => Refused::Parameter(wrong),
             }
-        }
-        COALESCE_OK
+        };
+        // SAFETY: the caller's promise.
+        unsafe { refused.report(error) }
     }
 
     /// The state at the caller's pointer, if it is one of this kind.

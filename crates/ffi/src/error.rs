@@ -4,11 +4,12 @@ use crate::field::COALESCE_FIELD_RESERVED;
 use crate::status::{COALESCE_E_CONFIG, coalesce_status};
 use coalesce_decision::ConfigError;
 
-/// A parameter that is out of range.
+/// A parameter that is out of range. A function that takes one writes it on every error; if the status is not
+/// `COALESCE_E_CONFIG`, all of it is 0, and `coalesce_error_print` has nothing to say.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct coalesce_error {
-    /// The parameter: `COALESCE_FIELD_...`
+    /// The parameter: `COALESCE_FIELD_...`; 0: none, the status says what is wrong.
     pub field: u32,
     /// The other parameter that sets this bound: `COALESCE_FIELD_...`; 0: the parameter's own range, `tick_hz`, or the
     /// configuration in force sets it.
@@ -80,20 +81,20 @@ impl Refused {
         }
     }
 
-    /// Writes the details to `out`, and returns the status.
+    /// Writes the details to `out`, or an error without a parameter if there are none, so that a caller who prints it prints nothing
+    /// of before. Returns the status.
     ///
     /// # Safety
     /// `out` is null, or points to room for an error.
     pub(crate) unsafe fn report(self, out: *mut coalesce_error) -> coalesce_status {
-        match self {
-            Self::Status(status) => status,
-            Self::Parameter(error) => {
-                if !out.is_null() {
-                    // SAFETY: the caller's promise.
-                    unsafe { out.write_unaligned(error) };
-                }
-                COALESCE_E_CONFIG
-            }
+        let (status, error) = match self {
+            Self::Status(status) => (status, coalesce_error::new(0, 0, (0, 0))),
+            Self::Parameter(error) => (COALESCE_E_CONFIG, error),
+        };
+        if !out.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { out.write_unaligned(error) };
         }
+        status
     }
 }

@@ -52,7 +52,8 @@ pub unsafe extern "C" fn coalesce_nvme_coalescing_encode(
     error: *mut coalesce_error,
 ) -> coalesce_status {
     if value.is_null() || cdw11.is_null() {
-        return COALESCE_E_NULL;
+        // SAFETY: the caller's promise.
+        return unsafe { Refused::Status(COALESCE_E_NULL).report(error) };
     }
     // SAFETY: the caller's promise; any bytes are such a value.
     let coalesce_nvme_coalescing { threshold, time_ns, .. } = unsafe { value.read_unaligned() };
@@ -95,7 +96,8 @@ pub unsafe extern "C" fn coalesce_nvme_vector_encode(
     error: *mut coalesce_error,
 ) -> coalesce_status {
     if cdw11.is_null() {
-        return COALESCE_E_NULL;
+        // SAFETY: the caller's promise.
+        return unsafe { Refused::Status(COALESCE_E_NULL).report(error) };
     }
     if vector > 0xffff {
         let refused = Refused::Parameter(coalesce_error::new(COALESCE_FIELD_VECTOR, vector.into(), (0, 0xffff)));

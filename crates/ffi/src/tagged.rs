@@ -109,24 +109,24 @@ impl<T: Machine> Tagged<T> {
         error: *mut coalesce_error,
     ) -> coalesce_status {
         let place = state.cast::<Self>();
-        if place.is_null() {
-            return COALESCE_E_NULL;
-        }
-        if size != size_of::<T::State>() {
-            return COALESCE_E_SIZE;
-        }
-        if !place.is_aligned() {
-            return COALESCE_E_ALIGNMENT;
-        }
-        match machine {
-            Ok(machine) => {
-                // SAFETY: the memory is not null, aligned, and large enough.
-                unsafe { place.write(Self { kind: T::KIND, reason: COALESCE_REASON_NONE, machine }) };
-                COALESCE_OK
+        let refused = if place.is_null() {
+            Refused::Status(COALESCE_E_NULL)
+        } else if size != size_of::<T::State>() {
+            Refused::Status(COALESCE_E_SIZE)
+        } else if !place.is_aligned() {
+            Refused::Status(COALESCE_E_ALIGNMENT)
+        } else {
+            match machine {
+                Ok(machine) => {
+                    // SAFETY: the memory is not null, aligned, and large enough.
+                    unsafe { place.write(Self { kind: T::KIND, reason: COALESCE_REASON_NONE, machine }) };
+                    return COALESCE_OK;
+                }
+                Err(refused) => refused,
             }
-            // SAFETY: the caller's promise.
-            Err(refused) => unsafe { refused.report(error) },
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { refused.report(error) }
     }
 
     /// Passes an event to the machine that needs no decision.
@@ -172,14 +172,15 @@ impl<T: Machine> Tagged<T> {
         error: *mut coalesce_error,
     ) -> coalesce_status {
         // SAFETY: the caller's promise.
-        match unsafe { Self::at(state) } {
+        let refused = match unsafe { Self::at(state) } {
             Ok(state) => match call(&mut state.machine) {
-                Ok(decision) => state.note(decision),
-                // SAFETY: the caller's promise.
-                Err(refused) => unsafe { refused.report(error) },
+                Ok(decision) => return state.note(decision),
+                Err(refused) => refused,
             },
-            Err(status) => status,
-        }
+            Err(status) => Refused::Status(status),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { refused.report(error) }
     }
 
     /// Stores the reason of a decision, and returns its status.

@@ -49,7 +49,7 @@ pub(crate) unsafe fn read_text<'a>(text: *const c_char) -> Result<Cow<'a, str>, 
 }
 
 /// Writes an error as a sentence, such as "thr is 0; allowed: 1 to 65535". Returns the length of the whole sentence, as
-/// `snprintf` does; 0: `error` is null.
+/// `snprintf` does; 0: `error` is null, or names no parameter, and `text` is empty.
 ///
 /// # Safety
 /// `error` is null or points to a `coalesce_error`; `text` is null or points to `text_size` bytes.
@@ -59,11 +59,12 @@ pub unsafe extern "C" fn coalesce_error_print(
     text: *mut c_char,
     text_size: usize,
 ) -> usize {
-    if error.is_null() {
-        return 0;
-    }
     // SAFETY: the caller's promise; any bytes are such an error.
-    let coalesce_error { field, because, value, min, max, because_value } = unsafe { error.read_unaligned() };
+    let error = (!error.is_null()).then(|| unsafe { error.read_unaligned() }).filter(|error| error.field != 0);
+    let Some(coalesce_error { field, because, value, min, max, because_value }) = error else {
+        // SAFETY: the caller's promise.
+        return unsafe { write_text(text, text_size, &"") };
+    };
     // SAFETY: it is a text of this library.
     let name = unsafe { CStr::from_ptr(coalesce_field_name(field)) }.to_string_lossy();
     let allowed = match field {

@@ -258,6 +258,50 @@ fn sizes_of_another_header_are_refused() {
     }
 }
 
+/// Who prints the error whatever the status is prints nothing of before.
+#[test]
+fn an_error_that_names_no_parameter_is_cleared() {
+    use coalesce::ipi::{coalesce_ipi_gate, coalesce_ipi_gate_init};
+    use coalesce::nvme::{coalesce_nvme_coalescing_encode, coalesce_nvme_vector_encode};
+    use coalesce::text::coalesce_error_print;
+    let clear = coalesce_error { field: 0, because: 0, value: 0, min: 0, max: 0, because_value: 0 };
+    let of_before =
+        coalesce_error { field: COALESCE_FIELD_THR, because: 7, value: 7, min: 7, max: 7, because_value: 7 };
+    let mut memory = Memory([0; 256]);
+    let (zeroes, size) = (memory.0.as_mut_ptr(), size_of::<coalesce_budget_state>());
+    // SAFETY: all of it is ours, and the configuration is large enough.
+    unsafe {
+        let mut config = std::mem::zeroed::<coalesce_budget_config>();
+        coalesce_budget_config_default(&raw mut config, size_of::<coalesce_budget_config>(), 1_000_000_000);
+        let other = coalesce_budget_config { struct_size: 47, ..config };
+        let (config, other) = (&raw const config, &raw const other);
+        type Call<'a> = &'a dyn Fn(*mut coalesce_error) -> coalesce_status;
+        let calls: [(Call<'_>, coalesce_status); 11] = [
+            (&|error| coalesce_budget_init(null_mut(), size, config, error), COALESCE_E_NULL),
+            (&|error| coalesce_budget_init(zeroes.add(1).cast(), size, config, error), COALESCE_E_ALIGNMENT),
+            (&|error| coalesce_budget_init(zeroes.cast(), size - 8, config, error), COALESCE_E_SIZE),
+            (&|error| coalesce_budget_init(zeroes.cast(), size, null(), error), COALESCE_E_NULL),
+            (&|error| coalesce_budget_init(zeroes.cast(), size, other, error), COALESCE_E_SIZE),
+            (&|error| coalesce_budget_reconfigure(zeroes.cast(), config, 1, error), COALESCE_E_STATE),
+            (&|error| coalesce_window_init(zeroes.cast(), 8, 64, error), COALESCE_E_SIZE),
+            (&|error| coalesce_reaper_init(null_mut(), 256, 64, error), COALESCE_E_NULL),
+            (
+                &|error| coalesce_ipi_gate_init(null_mut::<coalesce_ipi_gate>(), 24, 0, 1_000_000_000, error),
+                COALESCE_E_NULL,
+            ),
+            (&|error| coalesce_nvme_coalescing_encode(null(), null_mut(), error), COALESCE_E_NULL),
+            (&|error| coalesce_nvme_vector_encode(1, false, null_mut(), error), COALESCE_E_NULL),
+        ];
+        for (i, (call, expected)) in calls.iter().enumerate() {
+            let (mut error, mut text) = (of_before, [b'x'; 8]);
+            assert_eq!(call(&raw mut error), *expected, "call {i}");
+            assert_eq!(error, clear, "call {i}");
+            assert_eq!(coalesce_error_print(&raw const error, text.as_mut_ptr().cast(), text.len()), 0, "call {i}");
+            assert_eq!(text[0], 0, "call {i}: an empty text");
+        }
+    }
+}
+
 #[test]
 fn an_invalid_window_delivers_everything_held_and_gives_an_error() {
     let mut memory = Memory([0; 256]);
