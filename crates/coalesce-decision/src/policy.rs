@@ -103,8 +103,9 @@ pub trait Policy: Debug {
 
     /// A command is submitted. Its mark goes back with its completion, or with [`on_cancel`](Self::on_cancel).
     ///
-    /// A caller may forget it and lose hints alone, as long as completions say what is in flight or outstanding. To a latency budget of
-    /// which neither is known nothing can be spent: then [`Spent::outstanding`] is not more than [`Spent::held`].
+    /// A caller may forget it and lose hints alone, as long as completions say what is in flight, or at least what is outstanding. A
+    /// latency budget that is told neither takes it that one request is outstanding at most, whatever was submitted, and can spend
+    /// nothing: then [`Spent::outstanding`] is not more than the time that has passed.
     fn on_submit(&mut self, _now: u64, submission: &Submission) -> Mark {
         Mark::of(submission.hint)
     }

@@ -393,7 +393,10 @@ COALESCE_LAYOUT(coalesce_mark, 16, uint64_t);
 typedef struct {
   /** `sizeof(coalesce_completion)` */
   uint32_t struct_size;
-  /** Commands in flight on this interrupt vector, including this one. */
+  /**
+   * Commands in flight on this interrupt vector, including this one; 0 counts as 1. Needed: with 1 vIC holds
+   * nothing, and a latency budget nothing either, whatever submissions say, unless `outstanding` says more.
+   */
   uint32_t cif;
   /** Commands outstanding (submitted and not reaped) on this interrupt vector, including this one; 0: unknown. */
   uint32_t outstanding;
@@ -1134,6 +1137,9 @@ coalesce_status coalesce_budget_on_submits(coalesce_budget_state *state, uint64_
  * including this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of
  * the completion queue, the commands in flight included.
  *
+ * It needs `cif`; 0 counts as 1. If only `outstanding` is known, pass 1 and that: it then sends about twice as many
+ * interrupts. With a `cif` of 1 and no `outstanding` it holds nothing, whatever was submitted.
+ *
  * Requires:
  * As `coalesce_budget_on_submits`.
  */
@@ -1279,8 +1285,8 @@ coalesce_status coalesce_auto_forget(coalesce_auto_state *state);
 
 /**
  * The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
- * `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. The other machines would take it as a number
- * of commands, and hold.
+ * `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. vIC, a latency budget, `auto` and a
+ * `coalesce_policy` would take it as a number of commands, and hold.
  */
 #define COALESCE_CIF_UNKNOWN UINT32_MAX
 

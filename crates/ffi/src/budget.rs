@@ -189,6 +189,9 @@ pub unsafe extern "C" fn coalesce_budget_on_submits(
 /// including this one; 0: unknown. For NVMe it is what lies between the tail of the submission queue and the head of
 /// the completion queue, the commands in flight included.
 ///
+/// It needs `cif`; 0 counts as 1. If only `outstanding` is known, pass 1 and that: it then sends about twice as many
+/// interrupts. With a `cif` of 1 and no `outstanding` it holds nothing, whatever was submitted.
+///
 /// # Safety
 /// As `coalesce_budget_on_submits`.
 #[must_use]

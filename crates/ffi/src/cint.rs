@@ -183,8 +183,8 @@ pub unsafe extern "C" fn coalesce_cint_reconfigure(
 }
 
 /// The number of commands in flight is unknown: the `in_flight` rule is off for this completion. Only for
-/// `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. The other machines would take it as a number
-/// of commands, and hold.
+/// `coalesce_cint_on_completion` and `coalesce_cint_on_completion_strict`. vIC, a latency budget, `auto` and a
+/// `coalesce_policy` would take it as a number of commands, and hold.
 pub const COALESCE_CIF_UNKNOWN: u32 = u32::MAX;
 
 /// Decides about a completed command. `hint` is `COALESCE_HINT_...`; an unknown hint delivers. `cif` is the number of

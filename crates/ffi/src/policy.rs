@@ -304,7 +304,8 @@ pub const COALESCE_CLASS_FAILED: u32 = 2;
 pub struct coalesce_completion {
     /// `sizeof(coalesce_completion)`
     pub struct_size: u32,
-    /// Commands in flight on this interrupt vector, including this one.
+    /// Commands in flight on this interrupt vector, including this one; 0 counts as 1. Needed: with 1 vIC holds
+    /// nothing, and a latency budget nothing either, whatever submissions say, unless `outstanding` says more.
     pub cif: u32,
     /// Commands outstanding (submitted and not reaped) on this interrupt vector, including this one; 0: unknown.
     pub outstanding: u32,
