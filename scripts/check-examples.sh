@@ -46,7 +46,7 @@ if ! command -v valgrind > /dev/null; then
 fi
 sanitize=(-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)
 {
-  printf '#include <coalesce.h>\nvoid fail(void); void interrupt(void); void snippet(uint64_t, uint32_t);\n'
+  printf '#include <coalesce.h>\nvoid fail(void); void interrupt(void); void set_timer(uint64_t); void snippet(uint64_t, uint32_t);\n'
   # shellcheck disable=SC2016 # a fence of Markdown
   printf 'void snippet(uint64_t now, uint32_t in_flight) {\n%s\n}\n' "$(sed -n '/^```c$/,/^```$/{//!p}' README.md)"
 } > "$work/readme.c"

@@ -2,6 +2,10 @@
  *
  *     if (coalesce_vic_on_completion(&queue->vic, now, cif) != COALESCE_HOLD)
  *         interrupt(queue);
+ *     set_timer(queue, coalesce_vic_deadline(&queue->vic)); it calls coalesce_vic_on_deadline, and does the same
+ *
+ * A timer is needed, or a loop that compares the deadline in each turn: else what is held when the last command completes
+ * waits for ever.
  *
  * A state is memory of the caller's, for one thread at a time. Time is the caller's, too: ticks of one monotonic clock. No
  * function blocks or keeps a pointer, and only those of texts, of coalesce_policy and of coalesce_delivery allocate. What is
@@ -231,7 +235,10 @@ const char *coalesce_reason_name(uint32_t reason);
 
 /* ==== Instants: ticks of the caller's clock ==== */
 
-/** An instant that never comes: no deadline, no bound, or unknown. */
+/**
+ * An instant that never comes: no deadline, no bound, or unknown. As a deadline it does not mean that nothing is held: what ends
+ * a hold without a bound in time is said where the deadline is read.
+ */
 #define COALESCE_NEVER UINT64_MAX
 
 /* ==== Hints of the requester about a command, and their encodings (cinterrupts §3.3, §3.4, §4.1) ==== */
@@ -528,8 +535,8 @@ coalesce_status coalesce_policy_on_completion(coalesce_policy *policy,
                                               const coalesce_completion *completion);
 
 /**
- * The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the next completion ends
- * the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 1; so who reports the
+ * The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or, under a "vic" without
+ * `max_hold` such as "vic:profile=paper", up to `max_skip` - 1 further completions end the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 1; so who reports the
  * end of a poll looks at deadlines between polls, not between the completions of one.
  *
  * Requires:
@@ -743,7 +750,8 @@ typedef struct coalesce_delivery coalesce_delivery;
 /** What may change with every call. */
 typedef struct {
   /**
-   * The instant at which to call `coalesce_delivery_on_deadline`; 1: an interrupt is due; `COALESCE_NEVER`: nothing waits.
+   * The instant at which to call `coalesce_delivery_on_deadline`; 1: an interrupt is due; `COALESCE_NEVER`: nothing waits for an
+   * instant, as `coalesce_policy_deadline`.
    */
   uint64_t deadline;
   /** Completions that are held. Those for which an interrupt is due are not. */
@@ -1435,7 +1443,8 @@ coalesce_status coalesce_cint_on_completion(coalesce_cint_state *state,
 
 /**
  * The instant at which to call `coalesce_cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
- * bound. Every call may change it.
+ * bound in time (Δ = 0, and no `max_hold_ns`): an Urgent, a Barrier, `thr` completions, `coalesce_cint_on_batch_end` or
+ * `coalesce_cint_flush` ends it. Every call may change it.
  *
  * Requires:
  * `state` is null or points to a `coalesce_cint_state` that nobody changes during the call.
@@ -1625,7 +1634,7 @@ coalesce_status coalesce_vic_on_completion_in_slice(coalesce_vic_state *state,
 
 /**
  * The instant at which to call `coalesce_vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
- * bound. Every call may change it.
+ * bound in time (no `max_hold_ns`): up to `max_skip` - 1 further completions end it. Every call may change it.
  *
  * Requires:
  * `state` is null or points to a `coalesce_vic_state` that nobody changes during the call.

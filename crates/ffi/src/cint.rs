@@ -224,7 +224,8 @@ fn slow_path(state: &mut State, now: u64, hint: u32, cif: u32) -> coalesce_statu
 }
 
 /// The instant at which to call `coalesce_cint_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
-/// bound. Every call may change it.
+/// bound in time (Δ = 0, and no `max_hold_ns`): an Urgent, a Barrier, `thr` completions, `coalesce_cint_on_batch_end` or
+/// `coalesce_cint_flush` ends it. Every call may change it.
 ///
 /// # Safety
 /// `state` is null or points to a `coalesce_cint_state` that nobody changes during the call.

@@ -24,7 +24,8 @@ pub struct coalesce_delivery(Deferred<coalesce_policy>);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct coalesce_delivery_view {
-    /// The instant at which to call `coalesce_delivery_on_deadline`; 1: an interrupt is due; `COALESCE_NEVER`: nothing waits.
+    /// The instant at which to call `coalesce_delivery_on_deadline`; 1: an interrupt is due; `COALESCE_NEVER`: nothing waits for an
+    /// instant, as `coalesce_policy_deadline`.
     pub deadline: u64,
     /// Completions that are held. Those for which an interrupt is due are not.
     pub held: u64,

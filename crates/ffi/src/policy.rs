@@ -364,8 +364,8 @@ impl From<coalesce_completion> for Completion {
     }
 }
 
-/// The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or the next completion ends
-/// the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 1; so who reports the
+/// The instant at which to call `coalesce_policy_on_deadline`; `COALESCE_NEVER`: nothing is held, or, under a "vic" without
+/// `max_hold` such as "vic:profile=paper", up to `max_skip` - 1 further completions end the hold. Every call may change it. What waits for `coalesce_policy_on_batch_end` alone is due at once: 1; so who reports the
 /// end of a poll looks at deadlines between polls, not between the completions of one.
 ///
 /// # Safety

@@ -205,7 +205,7 @@ pub unsafe extern "C" fn coalesce_vic_on_completion_in_slice(
 }
 
 /// The instant at which to call `coalesce_vic_on_deadline`; `COALESCE_NEVER`: nothing is held, or the hold has no
-/// bound. Every call may change it.
+/// bound in time (no `max_hold_ns`): up to `max_skip` - 1 further completions end it. Every call may change it.
 ///
 /// # Safety
 /// `state` is null or points to a `coalesce_vic_state` that nobody changes during the call.
