@@ -355,7 +355,10 @@ uint32_t coalesce_hint_from_call(uint32_t call, uint32_t flags);
 /** A command of the admin queue. */
 #define COALESCE_CLASS_ADMIN 1
 
-/** A command that failed, or that was aborted and will not complete. */
+/**
+ * A command that failed, or that was aborted and will not complete. It is not held, but by "batch", "spdk_vhost" and "dim", which ask
+ * for no class, as what they are modelled on, and by a storm guard in a storm.
+ */
 #define COALESCE_CLASS_FAILED 2
 
 /** A policy for one interrupt vector. The library allocates it, because its size depends on the policy. */

@@ -295,7 +295,8 @@ pub unsafe extern "C" fn coalesce_policy_hint(policy: *const coalesce_policy, cd
 pub const COALESCE_CLASS_IO: u32 = 0;
 /// A command of the admin queue.
 pub const COALESCE_CLASS_ADMIN: u32 = 1;
-/// A command that failed, or that was aborted and will not complete.
+/// A command that failed, or that was aborted and will not complete. It is not held, but by "batch", "spdk_vhost" and "dim", which ask
+/// for no class, as what they are modelled on, and by a storm guard in a storm.
 pub const COALESCE_CLASS_FAILED: u32 = 2;
 
 /// A command at its completion.
