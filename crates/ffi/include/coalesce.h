@@ -356,8 +356,8 @@ uint32_t coalesce_hint_from_call(uint32_t call, uint32_t flags);
 #define COALESCE_CLASS_ADMIN 1
 
 /**
- * A command that failed, or that was aborted and will not complete. It is not held, but by "batch", "spdk_vhost" and "dim", which ask
- * for no class, as what they are modelled on, and by a storm guard in a storm.
+ * A command that failed, or that was aborted and will not complete. It is not held, but by "batch", "spdk_vhost" and "dim", which do
+ * not look at it, as what they are modelled on does not, and by a storm guard in a storm.
  */
 #define COALESCE_CLASS_FAILED 2
 
@@ -624,13 +624,14 @@ COALESCE_MUST_USE coalesce_status coalesce_policy_flush(coalesce_policy *policy,
 
 /**
  * Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
- * posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
- * inside the lock that protects the policy.
+ * posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's),
+ * with all indices read inside the lock that protects the policy.
  *
  * Requires:
  * As `coalesce_policy_reconfigure`.
  */
-coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy, uint64_t now);
+coalesce_status coalesce_policy_on_consumed(coalesce_policy *policy,
+                                            uint64_t now);
 
 /**
  * Notes that the queue was reset: commands in flight will not complete. Delivers everything held, and forgets what
@@ -1189,13 +1190,14 @@ COALESCE_MUST_USE coalesce_status coalesce_budget_flush(coalesce_budget_state *s
 
 /**
  * Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
- * the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
- * read inside the lock that protects the state.
+ * the last posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the
+ * ring's), with all indices read inside the lock that protects the state.
  *
  * Requires:
  * As `coalesce_budget_on_submits`.
  */
-coalesce_status coalesce_budget_on_consumed(coalesce_budget_state *state, uint64_t now);
+coalesce_status coalesce_budget_on_consumed(coalesce_budget_state *state,
+                                            uint64_t now);
 
 /**
  * Forgets what was learned about the requesters, because others may come, and the commands in flight, which never
@@ -1482,13 +1484,14 @@ COALESCE_MUST_USE coalesce_status coalesce_cint_flush(coalesce_cint_state *state
 
 /**
  * Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
- * the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
- * read inside the lock that protects the state.
+ * the last posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the
+ * ring's), with all indices read inside the lock that protects the state.
  *
  * Requires:
  * As `coalesce_cint_on_completion`.
  */
-coalesce_status coalesce_cint_on_consumed(coalesce_cint_state *state, uint64_t now);
+coalesce_status coalesce_cint_on_consumed(coalesce_cint_state *state,
+                                          uint64_t now);
 
 /**
  * Reads the state of a machine. `info_size` is `sizeof(coalesce_cint_info)`.
@@ -1680,13 +1683,14 @@ COALESCE_MUST_USE coalesce_status coalesce_vic_on_deschedule(coalesce_vic_state 
 
 /**
  * Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
- * posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
- * inside the lock that protects the state.
+ * posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's),
+ * with all indices read inside the lock that protects the state.
  *
  * Requires:
  * As `coalesce_vic_on_completion`.
  */
-coalesce_status coalesce_vic_on_consumed(coalesce_vic_state *state, uint64_t now);
+coalesce_status coalesce_vic_on_consumed(coalesce_vic_state *state,
+                                         uint64_t now);
 
 /**
  * Reads the state of a machine. `info_size` is `sizeof(coalesce_vic_info)`.

@@ -271,8 +271,8 @@ pub unsafe extern "C" fn coalesce_cint_flush(state: *mut coalesce_cint_state, no
 }
 
 /// Notes that the consumer has reaped everything without an interrupt. Call it only if the consumer has reaped up to
-/// the last posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices
-/// read inside the lock that protects the state.
+/// the last posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the
+/// ring's), with all indices read inside the lock that protects the state.
 ///
 /// # Safety
 /// As `coalesce_cint_on_completion`.

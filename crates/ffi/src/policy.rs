@@ -295,8 +295,8 @@ pub unsafe extern "C" fn coalesce_policy_hint(policy: *const coalesce_policy, cd
 pub const COALESCE_CLASS_IO: u32 = 0;
 /// A command of the admin queue.
 pub const COALESCE_CLASS_ADMIN: u32 = 1;
-/// A command that failed, or that was aborted and will not complete. It is not held, but by "batch", "spdk_vhost" and "dim", which ask
-/// for no class, as what they are modelled on, and by a storm guard in a storm.
+/// A command that failed, or that was aborted and will not complete. It is not held, but by "batch", "spdk_vhost" and "dim", which do
+/// not look at it, as what they are modelled on does not, and by a storm guard in a storm.
 pub const COALESCE_CLASS_FAILED: u32 = 2;
 
 /// A command at its completion.
@@ -507,8 +507,8 @@ pub unsafe extern "C" fn coalesce_policy_flush(policy: *mut coalesce_policy, now
 }
 
 /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-/// inside the lock that protects the policy.
+/// posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's),
+/// with all indices read inside the lock that protects the policy.
 ///
 /// # Safety
 /// As `coalesce_policy_reconfigure`.

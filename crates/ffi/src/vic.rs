@@ -262,8 +262,8 @@ pub unsafe extern "C" fn coalesce_vic_on_deschedule(state: *mut coalesce_vic_sta
 }
 
 /// Notes that the guest has reaped everything without an interrupt. Call it only if the guest has reaped up to the last
-/// posted completion (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's), with both indices read
-/// inside the lock that protects the state.
+/// posted completion in every queue of the vector (NVMe: CQ head = CQ tail; virtio: the guest's used index = the ring's),
+/// with all indices read inside the lock that protects the state.
 ///
 /// # Safety
 /// As `coalesce_vic_on_completion`.
