@@ -1053,7 +1053,8 @@ typedef struct {
   uint32_t thr;
   /**
    * 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5),
-   * unless `thr` ends their hold with it, or the budget can no longer pay for it; 0: it covers all.
+   * unless `thr` ends their hold with it, or the budget can no longer pay for it; 0: it covers all. 1 needs a host
+   * that reaps nothing but urgent completions at such an interrupt.
    */
   uint32_t ooo;
   /** Must be 0. */
@@ -1099,7 +1100,7 @@ typedef struct {
 COALESCE_LAYOUT(coalesce_budget_info, 40, uint64_t);
 
 /**
- * A budget of 5 %, and no completion is held for longer than 2 ms.
+ * A budget of 5 %, and no completion is held for longer than 2 ms; `ooo` is 0.
  *
  * Requires:
  * `config` is null or points to `config_size` bytes.
@@ -1343,7 +1344,8 @@ typedef struct {
   uint32_t in_flight;
   /**
    * 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5), unless `thr` or
-   * the `in_flight` rule ends their hold with it; 0: it covers all.
+   * the `in_flight` rule ends their hold with it; 0: it covers all. 1 needs a host that reaps nothing but urgent
+   * completions at such an interrupt.
    */
   uint32_t ooo;
   /** Must be 0. */
@@ -1382,7 +1384,8 @@ COALESCE_LAYOUT(coalesce_cint_info, 16, uint32_t);
 
 /**
  * The paper's parameters for Optane with two bounds: a completion is held for at most 100 µs, and the `in_flight` rule
- * keeps the device busy.
+ * keeps the device busy. `ooo` is 1: set it to 0 for a host that reaps everything at each interrupt, or some interrupts
+ * find nothing.
  *
  * Requires:
  * `config` is null or points to `config_size` bytes.
@@ -1390,7 +1393,8 @@ COALESCE_LAYOUT(coalesce_cint_info, 16, uint32_t);
 void coalesce_cint_config_default(coalesce_cint_config *config, size_t config_size, uint64_t tick_hz);
 
 /**
- * Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32.
+ * Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32. `ooo` is 1, as in
+ * `coalesce_cint_config_default`.
  *
  * Requires:
  * As `coalesce_cint_config_default`.
@@ -1398,7 +1402,7 @@ void coalesce_cint_config_default(coalesce_cint_config *config, size_t config_si
 void coalesce_cint_config_optane(coalesce_cint_config *config, size_t config_size, uint64_t tick_hz);
 
 /**
- * The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32.
+ * The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32. `ooo` is 1, as in `coalesce_cint_config_default`.
  *
  * Requires:
  * As `coalesce_cint_config_default`.

@@ -72,7 +72,8 @@ pub struct coalesce_budget_config {
     /// count too. 1 to 65535; 1: no coalescing.
     pub thr: u32,
     /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (cinterrupts §3.5),
-    /// unless `thr` ends their hold with it, or the budget can no longer pay for it; 0: it covers all.
+    /// unless `thr` ends their hold with it, or the budget can no longer pay for it; 0: it covers all. 1 needs a host
+    /// that reaps nothing but urgent completions at such an interrupt.
     pub ooo: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -113,7 +114,7 @@ impl coalesce_budget_config {
     }
 }
 
-/// A budget of 5 %, and no completion is held for longer than 2 ms.
+/// A budget of 5 %, and no completion is held for longer than 2 ms; `ooo` is 0.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.

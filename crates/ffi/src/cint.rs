@@ -54,7 +54,8 @@ pub struct coalesce_cint_config {
     /// held as keep the device busy. 2 to 32767; 0: no rule.
     pub in_flight: u32,
     /// 1: the interrupt of an urgent completion covers it alone, and held completions stay held (§3.5), unless `thr` or
-    /// the `in_flight` rule ends their hold with it; 0: it covers all.
+    /// the `in_flight` rule ends their hold with it; 0: it covers all. 1 needs a host that reaps nothing but urgent
+    /// completions at such an interrupt.
     pub ooo: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -99,7 +100,8 @@ impl coalesce_cint_config {
 }
 
 /// The paper's parameters for Optane with two bounds: a completion is held for at most 100 µs, and the `in_flight` rule
-/// keeps the device busy.
+/// keeps the device busy. `ooo` is 1: set it to 0 for a host that reaps everything at each interrupt, or some interrupts
+/// find nothing.
 ///
 /// # Safety
 /// `config` is null or points to `config_size` bytes.
@@ -113,7 +115,8 @@ pub unsafe extern "C" fn coalesce_cint_config_default(
     unsafe { put_config(config, config_size, coalesce_cint_config::new(&Params::DEFAULT, tick_hz)) };
 }
 
-/// Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32.
+/// Exactly what the paper describes for an Intel Optane P4800X (§5.2): Δ = 6 µs, thr = 32. `ooo` is 1, as in
+/// `coalesce_cint_config_default`.
 ///
 /// # Safety
 /// As `coalesce_cint_config_default`.
@@ -127,7 +130,7 @@ pub unsafe extern "C" fn coalesce_cint_config_optane(
     unsafe { put_config(config, config_size, coalesce_cint_config::new(&Params::OPTANE, tick_hz)) };
 }
 
-/// The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32.
+/// The paper's parameters for an Intel P3700: Δ = 15 µs, thr = 32. `ooo` is 1, as in `coalesce_cint_config_default`.
 ///
 /// # Safety
 /// As `coalesce_cint_config_default`.
