@@ -1111,6 +1111,8 @@ void coalesce_budget_config_default(coalesce_budget_config *config, size_t confi
  * Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_budget_state)`; `error` may
  * be null. On an error the memory is unchanged.
  *
+ * A state that holds something is forgotten with it: call `coalesce_budget_flush` first, and interrupt unless it returns hold.
+ *
  * Requires:
  * `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
  * as its `struct_size` says; `error` is null or points to a `coalesce_error`.
@@ -1251,6 +1253,8 @@ COALESCE_LAYOUT(coalesce_auto_state, 200, uint64_t);
 /**
  * Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_auto_state)`; `error` may be
  * null. On an error the memory is unchanged.
+ *
+ * A state that holds something is forgotten with it: call `coalesce_budget_flush` first, and interrupt unless it returns hold.
  *
  * Requires:
  * `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
@@ -1412,6 +1416,8 @@ void coalesce_cint_config_p3700(coalesce_cint_config *config, size_t config_size
 /**
  * Initialises a machine. `state_size` is `sizeof(coalesce_cint_state)`; `error` may be null. On an error the memory is
  * unchanged.
+ *
+ * A state that holds something is forgotten with it: call `coalesce_cint_flush` first, and interrupt unless it returns hold.
  *
  * Requires:
  * `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
@@ -1597,6 +1603,8 @@ void coalesce_vic_config_paper(coalesce_vic_config *config, size_t config_size, 
  *
  * `state_size` is `sizeof(coalesce_vic_state)`; `error` may be null. On an error the memory is unchanged.
  *
+ * A state that holds something is forgotten with it: call `coalesce_vic_flush` first, and interrupt unless it returns hold.
+ *
  * Requires:
  * `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
  * as its `struct_size` says; `error` is null or points to a `coalesce_error`.
@@ -1733,6 +1741,8 @@ size_t coalesce_window_size(uint32_t commands);
  * Initialises a window for one group of submitters. It tracks up to `commands` commands, from the oldest incomplete
  * one to the newest submitted one. `window_size` is in bytes and at least `coalesce_window_size(commands)`; `error`
  * may be null. On an error the memory is unchanged.
+ *
+ * For a window in use call `coalesce_window_reset` instead: after this call the tickets that it has issued are taken for new ones.
  *
  * A window, like a state, contains no pointers and owns nothing. The lock of a machine also protects its windows.
  *

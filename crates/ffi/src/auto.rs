@@ -33,6 +33,8 @@ impl Machine for Auto {
 /// Initialises a machine: nothing learned, nothing held. `state_size` is `sizeof(coalesce_auto_state)`; `error` may be
 /// null. On an error the memory is unchanged.
 ///
+/// A state that holds something is forgotten with it: call `coalesce_budget_flush` first, and interrupt unless it returns hold.
+///
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 /// as its `struct_size` says; `error` is null or points to a `coalesce_error`.

@@ -147,6 +147,8 @@ pub unsafe extern "C" fn coalesce_cint_config_p3700(
 /// Initialises a machine. `state_size` is `sizeof(coalesce_cint_state)`; `error` may be null. On an error the memory is
 /// unchanged.
 ///
+/// A state that holds something is forgotten with it: call `coalesce_cint_flush` first, and interrupt unless it returns hold.
+///
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 /// as its `struct_size` says; `error` is null or points to a `coalesce_error`.

@@ -37,6 +37,8 @@ pub extern "C" fn coalesce_window_size(commands: u32) -> usize {
 /// one to the newest submitted one. `window_size` is in bytes and at least `coalesce_window_size(commands)`; `error`
 /// may be null. On an error the memory is unchanged.
 ///
+/// For a window in use call `coalesce_window_reset` instead: after this call the tickets that it has issued are taken for new ones.
+///
 /// A window, like a state, contains no pointers and owns nothing. The lock of a machine also protects its windows.
 ///
 /// # Safety

@@ -120,6 +120,8 @@ pub unsafe extern "C" fn coalesce_vic_config_paper(config: *mut coalesce_vic_con
 ///
 /// `state_size` is `sizeof(coalesce_vic_state)`; `error` may be null. On an error the memory is unchanged.
 ///
+/// A state that holds something is forgotten with it: call `coalesce_vic_flush` first, and interrupt unless it returns hold.
+///
 /// # Safety
 /// `state` is null or points to `state_size` bytes that nobody else uses; `config` is null or points to as many bytes
 /// as its `struct_size` says; `error` is null or points to a `coalesce_error`.
