@@ -1044,7 +1044,10 @@ typedef struct {
    * more, to tick_hz / 5; 0: no guard.
    */
   uint64_t storm_max_rate;
-  /** The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16. */
+  /**
+   * The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16 if
+   * there is a guard; else it has no effect, 0 to 255.
+   */
   uint32_t storm_shift;
   /**
    * The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile
@@ -1337,8 +1340,8 @@ typedef struct {
    */
   uint64_t storm_max_rate;
   /**
-   * The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the
-   * authors use 7.
+   * The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16 if
+   * there is a guard, the authors use 7; else it has no effect, 0 to 255.
    */
   uint32_t storm_shift;
   /**

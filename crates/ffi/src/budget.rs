@@ -66,7 +66,8 @@ pub struct coalesce_budget_config {
     /// The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
     /// more, to tick_hz / 5; 0: no guard.
     pub storm_max_rate: u64,
-    /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16.
+    /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16 if
+    /// there is a guard; else it has no effect, 0 to 255.
     pub storm_shift: u32,
     /// The most completions that one interrupt covers, if there is no storm; Urgents that interrupted alone meanwhile
     /// count too. 1 to 65535; 1: no coalescing.

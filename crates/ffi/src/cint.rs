@@ -47,8 +47,8 @@ pub struct coalesce_cint_config {
     /// The storm guard's limit: the most interrupts per second, on average. 1, or tick_hz / 125 million if that is
     /// more, to tick_hz / 5; 0: no guard.
     pub storm_max_rate: u64,
-    /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16; the
-    /// authors use 7.
+    /// The weight of one interval between interrupts in the guard's moving average is 2^-storm_shift. 5 to 16 if
+    /// there is a guard, the authors use 7; else it has no effect, 0 to 255.
     pub storm_shift: u32,
     /// The `in_flight` rule: with fewer commands in flight every completion interrupts; with more, only as many are
     /// held as keep the device busy. 2 to 32767; 0: no rule.
