@@ -31,7 +31,7 @@ static void poll_device(poller *p)
         __atomic_store_n(&posted, posted + 1, __ATOMIC_RELEASE);
         act(p, coalesce_cint_on_completion(&p->cint, now_ns(), hint, COALESCE_CIF_UNKNOWN));
     }
-    uint64_t now = now_ns();
+    uint64_t now = now_ns(); // it never steps back: with a clock that does, also call if now is less than in the last turn
     if (now >= coalesce_cint_deadline(&p->cint)) // COALESCE_NEVER is the largest number
         act(p, coalesce_cint_on_deadline(&p->cint, now));
 }
