@@ -135,6 +135,8 @@ pub(crate) const OLD_CHECKS: u8 = 12;
 /// A licence is looked at again at once if completions take more than this of what they took in the last trial that it won. *Not
 /// varied.*
 pub(crate) const SLOWER: (u32, u32) = (3, 2);
+/// And it is withdrawn if they take more than this: the load is another one.
+pub(crate) const ANOTHER: (u32, u32) = (4, 1);
 
 // ---- the bypass
 

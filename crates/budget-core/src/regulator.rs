@@ -32,6 +32,7 @@
 //!
 //!   no licence --(a climb is certain)--> in force --(a dozen holds starve)--> suspended
 //!   in force, suspended --(checks are lost)--> half of it, or none
+//!   in force --(completions are slower than with it by ANOTHER)--> none, and the next climb is for the same one
 //!   suspended --(a check, as soon as others are outstanding)--> in force
 //!   suspended --(nobody else comes for a pause)--> none
 //! ```
@@ -46,14 +47,16 @@
 //!   lost is given up when the account cannot pay for its next trial; another one waits until it can.
 //! - *Check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
 //!   harms. A check is lost if the stretches with the licence were not shorter by a sixteenth, or if it ends early after a suspension. A
-//!   number of them in a row halves the licence, and so does a sum of the last ones that is not worth it.
+//!   number of them in a row halves the licence, and so does a sum of the last ones that is not worth it. Where completions are slower
+//!   than with the licence by [`SLOWER`], it is checked at once, and what checks before have found does not count any more.
 
 use crate::account::product;
 use crate::bypass::Bypass;
 use crate::config::Config;
 use crate::constants::{
-    BYPASS_WINDOWS, CERTAIN, CUT_SHIFT, CUTS, DECEIVED, EVIDENCE, EVIDENCE_MAX, FIRST, FURTHER, LICENSED_MAX,
-    LICENSED_SHARE, LONG, MEASURE, PATIENCE, PATIENCE_OF_TRIALS, PAUSE, RARE_MAX, SETTLE, SHIFT, SPAN_MAX, STRETCHES,
+    ANOTHER, BYPASS_WINDOWS, CERTAIN, CUT_SHIFT, CUTS, DECEIVED, EVIDENCE, EVIDENCE_MAX, FIRST, FURTHER, LICENSED_MAX,
+    LICENSED_SHARE, LONG, MEASURE, PATIENCE, PATIENCE_OF_TRIALS, PAUSE, RARE_MAX, SETTLE, SHIFT, SLOWER, SPAN_MAX,
+    STRETCHES,
 };
 #[cfg(doc)]
 use crate::constants::{FEW, TRIALS};
@@ -393,14 +396,30 @@ impl Regulator {
         }
     }
 
-    /// A part of the pause is over. A trial begins after the last one; at once if a licence no longer pays.
+    /// Completions are slower than with the licence before: the load is another one, for which trials have shown nothing. It climbs
+    /// anew, to the same licence first, paid for as any other.
+    fn withdraw(&mut self) {
+        let limit = self.licence.limit;
+        self.lower_to(1);
+        (self.licence.next, self.question, self.windows, self.rare) = (limit, Question::Cut, 0, 0);
+    }
+
+    /// A part of the pause is over. A trial begins after the last one.
     fn rest(&mut self, now: Stretch, known: Known, config: &Config) {
         self.windows = self.windows.saturating_sub(1);
+        let factor = if self.licence.is_suspended { ANOTHER } else { SLOWER };
+        let is_slower = self.licence.is_given() && self.has_company() && now.is_slower_than(self.licence.ticks, factor);
+        if is_slower && self.licence.checks.is_certain(FIRST, CERTAIN) {
+            self.licence.checks = Sum::NONE; // they were of another load
+        }
         if self.licence.is_suspended {
             return self.wait_for_company(now);
         }
+        if is_slower && now.is_slower_than(self.licence.ticks, ANOTHER) {
+            self.withdraw();
+        }
         let is_licensed = self.licence.is_given();
-        let is_slower = is_licensed && now.is_slower_than(self.licence.ticks);
+        let is_slower = is_slower && is_licensed;
         let is_open = self.question == Question::Open && known.is_rich;
         if !self.has_company() || (self.windows > 0 && !is_slower && !is_open) {
             return self.enter(State::Pause, MEASURE);
@@ -581,8 +600,8 @@ impl Regulator {
         if self.licence.checks.lost > 0 {
             self.rare = 0;
         } else {
-            [_, _, self.licence.ticks, _] = stretches;
             if self.licence.checks.is_certain(FIRST, CERTAIN) {
+                [_, _, self.licence.ticks, _] = stretches;
                 self.rare = longer(self.rare);
             }
         }

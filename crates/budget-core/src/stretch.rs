@@ -1,7 +1,7 @@
 //! The time of some completions.
 
 use crate::account::product;
-use crate::constants::{FREQUENT_SHIFT, MEASURE, SLOWER};
+use crate::constants::{FREQUENT_SHIFT, MEASURE};
 
 /// A number of completions, and the ticks that they took, without the gaps longer than `max_hold`, which are the load's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,10 @@ impl Stretch {
         ticks << FREQUENT_SHIFT <= product(self.completions.into(), max_hold)
     }
 
-    /// Whether completions took longer than SLOWER of the time of MEASURE others, if that is known.
-    pub(crate) fn is_slower_than(self, ticks: u32) -> bool {
+    /// Whether completions took longer than `part` / `whole` of the time of MEASURE others, if that is known.
+    pub(crate) fn is_slower_than(self, ticks: u32, (part, whole): (u32, u32)) -> bool {
         let times = |completions: u16, times: u32| u32::from(completions).wrapping_mul(times);
-        ticks > 0 && product(times(MEASURE, SLOWER.1), self.ticks) > product(times(self.completions, SLOWER.0), ticks)
+        ticks > 0 && product(times(MEASURE, whole), self.ticks) > product(times(self.completions, part), ticks)
     }
 
     /// The ticks of all gaps up to `max_hold`.

@@ -170,7 +170,7 @@ fn under_noise_a_larger_licence_is_found() {
 #[test]
 fn the_time_of_other_programs_hides_no_gain() {
     let licences = licences_under_noise(&Guest::new(32, 20, 20, 0), 32);
-    assert!(licences[1] <= 12 && licences[8] >= 14, "licences of 32 guests: {licences:?}");
+    assert!(licences[1] <= 14 && licences[8] >= 14, "licences of 32 guests: {licences:?}");
 }
 
 /// Now and then the guest waits for a CPU of its own, and its requests come one by one: that ends neither a climb nor a licence.
@@ -427,6 +427,42 @@ fn who_is_left_alone_is_asked_until_the_licence_is_gone() {
         assert!(asked < 100_000, "a licence for {}", auto.budget().limit());
     }
     assert_eq!(auto.budget().limit(), 1, "after {asked} completions");
+}
+
+/// A licence is for the load that it was given for. Requests that come later, by chance and without a guest that waits, pay for their holds,
+/// though some of what a dozen checks compare with nothing is faster by chance.
+#[test]
+fn a_licence_ends_with_the_load_that_earned_it() {
+    for seed in 1..=24_u64 {
+        let mut guest = Guest::new(32, 20, 20, 0);
+        let _ = guest.run(200_000 + 997 * seed as u32);
+        assert!(guest.auto.budget().limit() > 1);
+        guest.turn_to(1);
+        let mut truth = Truth::at(guest.now);
+        let (mut chance, mut next) = (seed, guest.now);
+        let mut ends = VecDeque::new();
+        while truth.now < guest.now + 8_000_000 {
+            let deadline = guest.auto.deadline().unwrap_or(u64::MAX);
+            let end = ends.front().copied().unwrap_or(u64::MAX);
+            truth.go_to(next.min(end).min(deadline));
+            if truth.now == deadline {
+                truth.decided(guest.auto.on_deadline(deadline));
+            } else if truth.now == end {
+                ends.pop_front();
+                let completion =
+                    Completion { outstanding: truth.outstanding(), ..Completion::with_cif(truth.in_flight) };
+                truth.complete(guest.auto.on_completion(end, &completion));
+            } else {
+                truth.submit(1);
+                let _ = guest.auto.on_submit(next, &Submission::default());
+                ends.push_back(next.max(ends.back().copied().unwrap_or(0)) + 22);
+                next += 1 + (draw(&mut chance) >> 32) % 300;
+            }
+            truth.reap();
+        }
+        let share = truth.held_time as f64 / (truth.outstanding_time - truth.held_time) as f64;
+        assert!(share < 0.25, "waits of {share} of the requests' time, seed {seed}");
+    }
 }
 
 /// Who states a small budget means it.

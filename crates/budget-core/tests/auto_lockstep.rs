@@ -347,6 +347,9 @@ fn agrees_with_the_reference_on_loads_that_last() {
         // A guest that stalls, and one that at last has one request.
         [vec![last(guest(32), 10_000)], stalls].concat(),
         vec![last(guest(32), 20_000), last(guest(1), 3_000)],
+        // A guest that pays for interrupts, and then a load that does not.
+        vec![last(guest(32), 60_000), last(stream(2, 30, 30), 5_000)],
+        vec![last(guest(32), 60_000), last(stream(2, 200, 200), 5_000)],
         // One request at a time, until there are two.
         vec![last(polled(1, 1, 10, 10), 3_000), last(polled(2, 1, 10, 10), 300)],
     ];
@@ -365,6 +368,8 @@ fn agrees_with_the_reference_on_loads_that_last() {
         ("a climb that lost ends unpaid", 1),
         ("a check after a suspension starves", 1),
         ("nobody came back", 1),
+        ("checks of another load", 1),
+        ("a licence of another load", 1),
         ("bypass: cut off", 1),
         ("bypass: alone", 1),
     ]);

@@ -75,6 +75,12 @@ fn nor_does_one_that_comes_at_random() {
     check(|load| load.family == "random open", Time::ms(4_000));
 }
 
+/// A licence ends with the load that earned it.
+#[test]
+fn nor_does_what_comes_after_a_flood() {
+    check(|load| load.family == "after a flood" && load.plan.name.ends_with("9K/s"), Time::ms(20_000));
+}
+
 /// Light ones, recorded ones, who waits beside a flood, and those whose processor is taken.
 #[test]
 fn nor_do_the_loads_of_the_scoreboard() {

@@ -210,9 +210,9 @@ impl Auto {
         ticks * 8 <= self.gaps.len() as i128 * self.longest_hold()
     }
 
-    /// Completions take more than 3/2 of what they took with the licence in its last trial.
-    fn is_slow(&self) -> bool {
-        let slower = |then| self.took().limited * MEASURE as i128 * 2 > then * self.gaps.len() as i128 * 3;
+    /// Completions take more than this of what they took with the licence in its last trial, if that is known.
+    fn is_slower(&self, part: i128, whole: i128) -> bool {
+        let slower = |then| self.took().limited * MEASURE as i128 * whole > then * self.gaps.len() as i128 * part;
         self.licensed.is_some_and(slower)
     }
 
@@ -280,10 +280,23 @@ impl Auto {
 
     fn rest(&mut self) {
         self.parts = self.parts.saturating_sub(1);
+        let is_seen = self.limit > 1 && self.several[0];
+        let is_slow = is_seen && !self.suspended && self.is_slower(3, 2);
+        let is_another = is_seen && self.is_slower(4, 1);
+        if (is_slow || is_another) && self.checks_are_certain() {
+            saw("checks of another load");
+            self.checks.clear();
+        }
         if self.suspended {
             return self.wait_for_others();
         }
-        let is_slow = self.limit > 1 && self.is_slow();
+        if is_another {
+            saw("a licence of another load");
+            let limit = self.limit;
+            self.lower(1);
+            (self.tried, self.question, self.parts, self.rare) = (limit, Question::Cut, 0, 0);
+        }
+        let is_slow = is_slow && !is_another;
         let is_open = self.question == Question::Open && self.is_rich();
         let is_due = self.parts == 0 || is_slow || is_open;
         if !self.several[0] || !is_due {
@@ -520,13 +533,16 @@ impl Auto {
         } else if lost > 0 {
             saw("a check is lost");
             self.rare = 0;
-        } else {
+        } else if self.checks_are_certain() {
             self.licensed = Some(more[1].limited).filter(|ticks| *ticks > 0);
-            if sum >= trials * FIRST && sum * sum > 6 * squares {
-                self.rare = rarer(self.rare);
-            }
+            self.rare = rarer(self.rare);
         }
         self.pause();
+    }
+
+    fn checks_are_certain(&self) -> bool {
+        let (sum, squares, trials) = remembered(&self.checks);
+        sum > 0 && sum >= trials * FIRST && sum * sum > 6 * squares
     }
 
     /// The licence is for no more than `limit`.

@@ -66,7 +66,7 @@ EXAMPLES
 EXCEPTIONS
   Someone who waits for each request beside a flood, on one interrupt vector, may need
   more than --limit, and so may random loads, of which one in a hundred is at its own
-  limit or has a licence by chance:
+  limit or has a licence by chance, and what arrives when a flood with a licence ends:
     memory/guest-mixed          3
     memory/guest-mixed-hinted   1.5
     p3700/guest-mixed           1.85
@@ -75,6 +75,7 @@ EXCEPTIONS
     optane/mixed                1.85
     optane/mixed-sync4          1.5
     random open                 1.15
+    after a flood               1.15
 
 `time` is what a request takes its requester, over none: see `coalesce-sim run --help`. A policy's budget is judged by it, on \
 every line and from the beginning. The command fails if a policy breaks that rule, or any other; if it holds more than a twentieth of \

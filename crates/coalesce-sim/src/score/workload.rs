@@ -55,6 +55,17 @@ const fn one() -> u64 {
     1
 }
 
+impl File {
+    fn read() -> Self {
+        toml::from_str(include_str!("workloads.toml")).expect("a test reads it")
+    }
+}
+
+/// A machine of the file.
+pub(crate) fn machine(name: &str) -> Machine {
+    File::read().machines[name]
+}
+
 impl Workload {
     /// All of them, in the order of the file.
     ///
@@ -62,7 +73,7 @@ impl Workload {
     /// The file is not right.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let file: File = toml::from_str(include_str!("workloads.toml")).expect("a test reads it");
+        let file = File::read();
         let mut all = Vec::new();
         for entry in file.workloads {
             for device in entry.on.as_ref().unwrap_or(&file.on) {
