@@ -19,7 +19,8 @@
 //! sections alone: who is woken by a signal finds the vring free. But where a ring stops, or its descriptors change.
 //!
 //! **Asked last.** `needs_notification` says yes while something is undecided. The guest is asked (EVENT_IDX) only when the policy has
-//! decided to deliver, as its answer is valid only then.
+//! decided to deliver, as its answer is valid only then. Of two workers that have added and were both told yes, the first decides for
+//! both, and with EVENT_IDX the signal of the second does nothing.
 //!
 //! It holds only while the loop watches it: a ring that is stopped, disabled or has no kick is signalled at once, and stopping,
 //! disabling or dropping it delivers what it holds. Every error signals, too. A loop that ends, because the device or another ring's

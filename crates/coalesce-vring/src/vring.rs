@@ -66,6 +66,7 @@ struct Shared {
     is_bypassed: AtomicBool,
     untold: Untold,
     outstanding: AtomicU16, // the most, of what is untold
+    has_failed: AtomicBool, // the last signal may not have reached the guest
 }
 
 impl Shared {
@@ -219,8 +220,10 @@ impl VringControl {
         };
         let (coalescer, call) = (Mutex::new(coalescer), RwLock::new(None));
         let [used, decided, asked, outstanding] = [const { AtomicU16::new(0) }; 4];
-        let (is_bypassed, untold) = (AtomicBool::new(false), Untold::default());
-        Ok(Self(Arc::new(Shared { coalescer, call, used, decided, asked, is_bypassed, untold, outstanding })))
+        let [is_bypassed, has_failed] = [const { AtomicBool::new(false) }; 2];
+        let untold = Untold::default();
+        let shared = Shared { coalescer, call, used, decided, asked, is_bypassed, untold, outstanding, has_failed };
+        Ok(Self(Arc::new(shared)))
     }
 
     /// Takes another policy. What is held stays held under the same kind of policy, and is delivered under another, whether the
@@ -285,10 +288,12 @@ impl VringControl {
     /// Interrupts.
     fn signal(&self) -> io::Result<()> {
         let call = self.0.call.read().unwrap_or_else(PoisonError::into_inner);
-        match &*call {
-            Some(call) => write(call, &1_u64.to_ne_bytes()).map(drop).map_err(io::Error::from),
-            None => Ok(()),
+        let Some(call) = &*call else { return Ok(()) };
+        let outcome = write(call, &1_u64.to_ne_bytes());
+        if outcome.is_err() {
+            self.0.has_failed.store(true, Ordering::Release);
         }
+        outcome.map(drop).map_err(io::Error::from)
     }
 }
 
@@ -375,16 +380,30 @@ impl<M: GuestAddressSpace> Parts<M> {
         used.wrapping_sub(self.shared().decided.swap(used, Ordering::AcqRel))
     }
 
+    /// Whether a signal is about nothing, though the device was told to give it: with EVENT_IDX another worker's signal has asked the guest
+    /// about all that is used, or holds it. Without EVENT_IDX a device may signal what it likes, as nobody is asked.
+    fn is_void(&self, state: &VringState<M>) -> bool {
+        let queue = state.get_queue();
+        // Who writes the used ring without the queue is not counted.
+        let is_counted = || {
+            let used = queue.used_idx(&*self.mem.memory(), Ordering::Acquire);
+            used.is_ok_and(|used| used.0 == queue.next_used())
+        };
+        queue.event_idx_enabled() && is_counted() && !self.shared().has_failed.swap(false, Ordering::AcqRel)
+    }
+
     /// Signals without asking the policy, even if it may hold again since the caller looked.
     fn pass(&self) -> io::Result<()> {
         let state = self.inner.get_ref();
-        let (added, now_outstanding) = self.indices(&state).map_or((0, 0), |(avail, used)| {
+        let indices = self.indices(&state);
+        let (added, now_outstanding) = indices.as_ref().map_or((0, 0), |&(avail, used)| {
             let added = self.take_added(used);
             (added, avail.wrapping_sub(used).saturating_add(added))
         });
         if added == 0 {
+            let is_void = indices.is_ok() && self.is_void(&state);
             drop(state);
-            return self.control.signal(); // as `signal_used_queue` does
+            return if is_void { Ok(()) } else { self.control.signal() };
         }
         let Shared { outstanding, untold, .. } = self.shared();
         outstanding.fetch_max(now_outstanding, Ordering::Relaxed);
@@ -489,7 +508,7 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
         let indices = self.0.indices(&state);
         let wants_interrupt = &mut || self.0.wants_interrupt(&state);
         let mut ring = UsedRing { may_hold: coalescer.may_hold(now), wants_interrupt, is_due: false };
-        let added = indices.map_or(0, |(avail, used)| {
+        let added = indices.as_ref().map_or(0, |&(avail, used)| {
             coalescer.submitted(now, avail, used);
             let added = self.0.take_added(used);
             if added > 0 {
@@ -497,7 +516,9 @@ impl<M: 'static + GuestAddressSpace> VringT<M> for CoalescedVring<M> {
             }
             added
         });
-        if added == 0 {
+        if added == 0 && indices.is_ok() && self.0.is_void(&state) {
+            coalescer.arm(&mut ring, now); // the loop may have ended since
+        } else if added == 0 {
             // It is about something else than what was added, or the indices cannot be read.
             coalescer.flush(&mut ring, now);
             ring.is_due = true;

@@ -294,6 +294,49 @@ fn a_signal_about_nothing_that_was_added_delivers_what_is_held() {
     assert_eq!(ring.signals(), 0, "it was delivered");
 }
 
+/// Both have asked before either has signalled. With EVENT_IDX the guest answers one of them.
+#[test]
+fn the_second_of_two_workers_that_have_added_neither_signals_nor_delivers_early() {
+    for (policy, event, expected) in [("none", 0, 1), ("none", 1000, 0), (FIVE, 0, 0), (FIVE, 1000, 0)] {
+        let ring = Ring::new();
+        ring.vring.set_policy(policy.parse().unwrap()).unwrap();
+        ring.ask_for(event);
+        let workers = [0, 1];
+        workers.iter().for_each(|_| ring.vring.add_used(0, 1).unwrap());
+        assert!(workers.iter().all(|_| ring.vring.needs_notification().unwrap()), "{policy}, {event}");
+        workers.iter().for_each(|_| ring.vring.signal_used_queue().unwrap());
+        assert_eq!(ring.signals(), expected, "{policy}, {event}");
+        std::thread::sleep(Duration::from_millis(26));
+        assert!(!ring.vring.read_kick().unwrap());
+        assert_eq!(ring.signals(), u64::from(policy == FIVE && event == 0), "{policy}, {event}: at the deadline");
+    }
+}
+
+#[test]
+fn with_event_idx_a_signal_about_nothing_that_was_added_loses_none() {
+    for policy in [FIVE, "none"] {
+        let ring = Ring::new();
+        ring.vring.set_policy(policy.parse().unwrap()).unwrap();
+        ring.ask_for(0);
+        ring.vring.set_call(Some(File::open("/dev/null").unwrap())); // cannot be written
+        (0..5).for_each(|_| ring.vring.add_used(0, 1).unwrap());
+        ring.vring.signal_used_queue().unwrap_err();
+        ring.vring.set_call(Some(file(&ring.call)));
+        ring.vring.signal_used_queue().unwrap();
+        assert_eq!(ring.signals(), 1, "{policy}: the one that has failed");
+
+        ring.mem.write_obj(7_u16, GuestAddress(USED + 2)).unwrap();
+        ring.vring.signal_used_queue().unwrap();
+        assert_eq!(ring.signals(), 1, "{policy}: somebody else has added");
+    }
+    let ring = Ring::new();
+    ring.ask_for(0);
+    ring.complete();
+    std::thread::sleep(Duration::from_millis(50)); // twice as long as anything may be held
+    ring.vring.signal_used_queue().unwrap();
+    assert_eq!(ring.signals(), 1, "the event loop has ended");
+}
+
 /// A front end sends SET_VRING_ADDR for a running ring, too, for example when a migration begins.
 #[test]
 fn what_is_undecided_stays_so_when_the_used_index_is_set() {
