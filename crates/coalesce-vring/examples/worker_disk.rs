@@ -10,12 +10,12 @@
 
 use coalesce_vring::{CoalescedVring, VringControl, with_policy};
 use std::io::{self, Read as _, Write as _};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use vhost::vhost_user::{self, Listener, VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 use vhost_user_backend::{Error, VhostUserBackend, VhostUserDaemon, VringMutex, VringRwLock, VringT};
-use virtio_queue::{DescriptorChain, QueueOwnedT as _};
+use virtio_queue::{DescriptorChain, QueueOwnedT as _, QueueT as _};
 use vm_memory::{GuestAddressSpace as _, GuestMemoryAtomic, GuestMemoryLoadGuard, GuestMemoryMmap as Mmap};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::event::{EventConsumer, EventFlag, EventNotifier, new_event_consumer_and_notifier};
@@ -30,27 +30,57 @@ type Memory = GuestMemoryAtomic<Mmap>;
 /// A request that the guest has made available.
 type Chain = DescriptorChain<GuestMemoryLoadGuard<Mmap>>;
 
+/// What the worker does, in this order.
+enum Work<V> {
+    Answer(V, Chain),
+    /// Says that all before is done.
+    Tell(Sender<()>),
+}
+
 struct Disk<V> {
     mem: Memory,
-    worker: Sender<(V, Chain)>,
+    worker: Sender<Work<V>>,
+    /// Held from taking requests until the worker has got them.
+    taking: Mutex<()>,
 }
 
 impl<V: VringT<Memory> + Clone + Send + Sync + 'static> Disk<V> {
     fn new(mem: Memory) -> Self {
-        let (worker, requests) = mpsc::channel::<(V, Chain)>();
+        let (worker, works) = mpsc::channel();
         thread::spawn(move || {
             let mut data = vec![0; SECTORS * SECTOR];
-            for (vring, chain) in requests {
-                let head = chain.head_index();
-                // A guest that breaks the rules gets an answer of no bytes.
-                let written = answer(&mut data, chain).unwrap_or(0);
-                vring.add_used(head, written).expect("the used ring is in the guest's memory");
-                if vring.needs_notification().unwrap_or(true) {
-                    vring.signal_used_queue().expect("an eventfd");
+            for work in works {
+                match work {
+                    Work::Answer(vring, chain) => complete(&mut data, &vring, chain),
+                    Work::Tell(done) => drop(done.send(())),
                 }
             }
         });
-        Self { mem, worker }
+        Self { mem, worker, taking: Mutex::new(()) }
+    }
+
+    /// What the guest has made available, if the ring has not stopped since its kick.
+    fn take(&self, vring: &V) -> io::Result<Vec<Chain>> {
+        let mut state = vring.get_mut();
+        let queue = state.get_queue_mut();
+        if !queue.ready() {
+            return Ok(Vec::new());
+        }
+        queue.iter(self.mem.memory()).map(Iterator::collect).map_err(io::Error::other)
+    }
+
+    fn give(&self, work: Work<V>) {
+        self.worker.send(work).expect("the worker runs as long as the disk");
+    }
+}
+
+fn complete<V: VringT<Memory>>(data: &mut [u8], vring: &V, chain: Chain) {
+    let head = chain.head_index();
+    // A guest that breaks the rules gets an answer of no bytes.
+    let written = answer(data, chain).unwrap_or(0);
+    vring.add_used(head, written).expect("the used ring is in the guest's memory");
+    if vring.needs_notification().unwrap_or(true) {
+        vring.signal_used_queue().expect("an eventfd");
     }
 }
 
@@ -115,22 +145,31 @@ impl<V: VringT<Memory> + Clone + Send + Sync + 'static> VhostUserBackend for Dis
 
     fn handle_event(&self, event: u16, _: EventSet, vrings: &[V], _: usize) -> io::Result<()> {
         let vring = &vrings[usize::from(event)];
+        let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             vring.disable_notification().map_err(io::Error::other)?;
             loop {
-                let mem = self.mem.memory();
-                let chains: Vec<Chain> = vring.get_mut().get_queue_mut().iter(mem).map_err(io::Error::other)?.collect();
+                let chains = self.take(vring)?;
                 if chains.is_empty() {
                     break;
                 }
                 for chain in chains {
-                    self.worker.send((vring.clone(), chain)).expect("the worker runs as long as the disk");
+                    self.give(Work::Answer(vring.clone(), chain));
                 }
             }
             if !vring.enable_notification().map_err(io::Error::other)? {
                 return Ok(());
             }
         }
+    }
+
+    /// The front end believes the ring to be where it is then: what was taken must be answered. It is not ready any more, so nothing is
+    /// taken after the lock was free.
+    fn stop_vring(&self, _: u32) -> io::Result<()> {
+        drop(self.taking.lock());
+        let (done, is_done) = mpsc::channel();
+        self.give(Work::Tell(done));
+        is_done.recv().map_err(io::Error::other)
     }
 
     fn exit_event(&self, _: usize) -> Option<(EventConsumer, EventNotifier)> {
@@ -183,5 +222,49 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 print_decisions(&queues);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use virtio_queue::desc::split::Descriptor;
+    use vm_memory::{Bytes as _, GuestAddress};
+
+    const REQUESTS: u16 = 64;
+    const DESCRIPTORS: u64 = 0;
+    const AVAIL: u64 = 0x2000;
+    const USED: u64 = 0x3000;
+
+    /// A ring with reads of 256 KiB: a header, the data and the status.
+    fn ring(mem: &Memory) -> CoalescedVring {
+        let memory = mem.memory();
+        for i in 0..REQUESTS {
+            let (head, of) = (3 * i, |next: u16| DESCRIPTORS + 16 * u64::from(next));
+            let header = Descriptor::new(0x4000, 16, 1, head + 1);
+            let data = Descriptor::new(0x10_0000, 256 << 10, 1 | 2, head + 2);
+            let status = Descriptor::new(0x5000, 1, 2, 0);
+            for (next, descriptor) in (head..).zip([header, data, status]) {
+                memory.write_obj(descriptor, GuestAddress(of(next))).unwrap();
+            }
+            memory.write_obj(head, GuestAddress(AVAIL + 4 + 2 * u64::from(i))).unwrap();
+        }
+        memory.write_obj(REQUESTS, GuestAddress(AVAIL + 2)).unwrap();
+        let vring = CoalescedVring::new(mem.clone(), 256).unwrap();
+        vring.set_queue_size(256);
+        vring.set_queue_info(DESCRIPTORS, AVAIL, USED).unwrap();
+        vring.set_queue_ready(true);
+        vring
+    }
+
+    #[test]
+    fn what_a_ring_has_given_is_done_when_it_has_stopped() {
+        let mem = Memory::new(Mmap::from_ranges(&[(GuestAddress(0), 2 << 20)]).unwrap());
+        let (disk, vring) = (Disk::new(mem.clone()), ring(&mem));
+        disk.handle_event(0, EventSet::IN, &[vring.clone()], 0).unwrap();
+        vring.set_queue_ready(false);
+        disk.stop_vring(0).unwrap();
+        assert_eq!(vring.queue_used_idx().unwrap(), REQUESTS);
+        disk.handle_event(0, EventSet::IN, &[vring], 0).unwrap(); // for a kick from before
     }
 }

@@ -1,6 +1,7 @@
 //! Interrupt coalescing for devices that are built on `vhost-user-backend`.
 //!
-//! [`CoalescedVring`] takes the place of `VringMutex` or `VringRwLock`. Nothing else of a device changes:
+//! [`CoalescedVring`] takes the place of `VringMutex` or `VringRwLock`. Nothing else of a device changes, unless it calls the vring while it
+//! holds its `get_ref()`: that goes well with `VringRwLock`, and never returns with `VringMutex` or with ours.
 //!
 //! ```
 //! type Vring = coalesce_vring::CoalescedVring; // in its VhostUserBackend or VhostUserBackendMut
@@ -25,6 +26,10 @@
 //! It holds only while the loop watches it: a ring that is stopped, disabled or has no kick is signalled at once, and stopping,
 //! disabling or dropping it delivers what it holds. Every error signals, too. A loop that ends, because the device or another ring's
 //! kick fails, ends without a word: when it is 10 ms late, nothing is held any more, and what is held then goes with the next signal.
+//!
+//! A device that completes elsewhere than in its event loop, as `examples/worker_disk.rs` does, implements `stop_vring`, as with any vring:
+//! it waits there until all that the ring has given is completed, without a lock that this needs. What completes later, the front end
+//! does not know of.
 //!
 //! A call is signalled at once where the ring had none. A process before may have ended with something held for it.
 //!

@@ -312,7 +312,8 @@ thread_local! {
     static MADE: RefCell<Option<(Spec, Vec<VringControl>)>> = const { RefCell::new(None) };
 }
 
-/// The vrings that `make` makes begin with this policy. Returns what it returned, and the control of each vring, queue by queue.
+/// The vrings that `make` makes on this thread begin with this policy. Returns what it returned, and the control of each of them, queue by
+/// queue. A vring that another thread makes is under `auto`, and has no control here.
 ///
 /// ```no_run
 /// # fn daemon() -> u32 { 0 }
