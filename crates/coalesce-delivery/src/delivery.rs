@@ -256,6 +256,11 @@ impl<E, P: Policy, K: Keep<E>> Delivery<E, P, K> {
             self.kept.hold(now, count);
             return if self.may_hold(ring) { self.act(ring, now, decision) } else { self.flush(ring, now) };
         }
+        if decision == Decision::DeliverUrgent && self.is_forgotten() {
+            // One interrupt for the urgent one and for all before it.
+            let _ = self.policy.flush(now);
+            return self.act(ring, now, Decision::Deliver(Reason::Flush));
+        }
         let decision = self.act(ring, now, decision)?;
         if self.kept.held() == 0 || self.may_hold(ring) { Ok(decision) } else { self.flush(ring, now) }
     }

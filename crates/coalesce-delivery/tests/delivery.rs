@@ -235,6 +235,24 @@ fn what_was_held_before_a_change_without_a_ring_does_not_wait_for_the_next_compl
     );
 }
 
+#[test]
+fn what_was_held_before_a_change_without_a_ring_goes_with_an_urgent_completion() {
+    for before in [IN_ORDER, OUT_OF_ORDER] {
+        for after in [IN_ORDER, OUT_OF_ORDER, "vic:cif_threshold=2,epoch=1ms"] {
+            let (mut delivery, mut ring) = holding_two(before);
+            assert!(delivery.reconfigure::<Slots>(None, 3000, "none".parse().unwrap()).unwrap().is_ok());
+            assert!(delivery.reconfigure::<Slots>(None, 3000, after.parse().unwrap()).unwrap().is_ok());
+            assert!(delivery.complete(&mut ring, 4000, 3, &URGENT).unwrap().is_deliver());
+            let done = ring.done();
+            let interrupts = done.iter().filter(|done| **done == Interrupted).count();
+            assert_eq!((interrupts, done.last()), (1, Some(&Interrupted)), "{before}, {after}: {done:?}");
+            let posted = done.iter().filter(|done| matches!(done, Posted(_))).count();
+            assert_eq!(posted, 3, "{before}, {after}: {done:?}");
+            assert_eq!((delivery.unposted(), delivery.policy().held(), delivery.deadline()), (0, 0, None));
+        }
+    }
+}
+
 /// `spdk_vhost` may hold for minutes.
 #[test]
 fn a_long_hold_counts_as_long_as_it_was() {
