@@ -93,8 +93,9 @@ EXAMPLES
 
 On SIGTERM, SIGINT, SIGHUP or SIGQUIT the target completes the requests in
 flight, delivers held completions, and removes its sockets. A second SIGTERM or
-SIGINT ends it at once. It ignores all other signals, such as SIGUSR1, and
-those that it is started with as ignored, as nohup does with SIGHUP.";
+SIGINT, 100 ms after the first or later, ends it at once. It ignores all other
+signals, such as SIGUSR1, and those that it is started with as ignored, as
+nohup does with SIGHUP.";
 
 const CALL_EXAMPLES: &str = "\
 EXAMPLES
@@ -407,7 +408,9 @@ fn serve(options: Serve) -> Result<()> {
 
     let signal = supervisor.run(&stops)?;
     info!("{}: finishing", signal.map_or("the front end has left", Signal::as_str));
-    SigSet::from_iter(signals::TWICE).thread_unblock().context("signals")?; // a second one ends the process at once
+    if let Err(error) = signals::end_at_second() {
+        warn!("a second signal will not end this at once: {error}");
+    }
     drop(control);
     supervisor.stop()
 }

@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::os::unix::thread::JoinHandleExt as _;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -367,6 +367,29 @@ fn a_signal_that_the_parent_ignores_is_ignored() {
     target.signal(Signal::SIGTERM);
     assert_eq!(target.wait().code(), Some(0), "{}", target.log());
     assert!(target.log().contains("SIGTERM: finishing"), "{}", target.log());
+}
+
+/// As of timeout(1), which signals its child and then the child's group.
+#[test]
+fn two_signals_at_once_are_one() {
+    for pause_ms in 0..8 {
+        let (target, driver) = holding();
+        target.signal(Signal::SIGTERM);
+        std::thread::sleep(std::time::Duration::from_millis(pause_ms));
+        target.signal(Signal::SIGTERM);
+        assert_ended_in_order(target, driver, "SIGTERM twice");
+    }
+}
+
+#[test]
+fn a_later_signal_ends_a_target_that_cannot_stop() {
+    let (mut target, _driver) = holding();
+    kill(target.pid_of("disk"), Signal::SIGSTOP).unwrap();
+    wait_until("it has ended", || {
+        target.signal(Signal::SIGTERM);
+        !target.is_alive()
+    });
+    assert_eq!(target.wait().signal(), Some(Signal::SIGTERM as i32), "{}", target.log());
 }
 
 /// Signals that end a process if it does not say otherwise, and that say nothing about its own state.

@@ -1,14 +1,20 @@
 //! Signals: which of them end the target, and which mean nothing to it.
 
 use nix::errno::Errno;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::time::Duration;
+use std::{io, thread};
 
 /// These tell the target to end in order, or say that its terminal is closed.
 const STOPS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// These end it at once if they come a second time. SIGHUP does not: when a terminal closes, the kernel and the shell both
 /// send one.
-pub const TWICE: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+const TWICE: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+
+/// What comes earlier than this after the first is the same wish: timeout(1) signals its child, and then its group.
+const SECOND_AFTER: Duration = Duration::from_millis(100);
 
 /// These would end a process, too, and say nothing about its own state. Left out are those after which nothing about the
 /// process can be trusted, such as SIGSEGV and SIGABRT.
@@ -30,6 +36,25 @@ const FOREIGN: [Signal; 11] = [
 /// SIGHUP: those that this process has inherited as ignored are left so.
 pub fn stops() -> impl Iterator<Item = Signal> {
     STOPS.into_iter().filter(|signal| *signal == Signal::SIGTERM || !is_ignored(*signal))
+}
+
+/// The target stops, and all its threads block what stops it. A [second signal](TWICE) ends it at once, but not [before
+/// this](SECOND_AFTER).
+///
+/// # Errors
+/// The system refuses a thread or a descriptor.
+pub fn end_at_second() -> io::Result<()> {
+    let twice = SigSet::from_iter(TWICE);
+    let arrived = SignalFd::with_flags(&twice, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    thread::Builder::new().name("second signal".into()).spawn(move || {
+        thread::sleep(SECOND_AFTER);
+        while let Ok(Some(_)) = arrived.read_signal() {}
+        let _ = twice.thread_unblock();
+        loop {
+            thread::park(); // a thread that does not block it must be there
+        }
+    })?;
+    Ok(())
 }
 
 /// Ignores the signals that mean nothing to the target, in this process and in those that it starts.
