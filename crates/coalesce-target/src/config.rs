@@ -351,10 +351,13 @@ impl FromStr for Latency {
         let ns = |part| coalesce_policy::parse_duration(part).map_err(|problem| format!("latency {part} {problem}"));
         let (min, max) = text.split_once("..").unwrap_or((text, text));
         let latency = Self { min_ns: ns(min)?, max_ns: ns(max)? };
-        if latency.min_ns <= latency.max_ns && latency.max_ns <= 1_000_000_000 {
-            return Ok(latency);
+        if latency.min_ns > latency.max_ns {
+            return Err(format!("latency {text}: {max} is less than {min}"));
         }
-        Err(format!("latency {text} is out of range; allowed: 0 to 1s, as 1ms or as 500us..2ms"))
+        if latency.max_ns > 1_000_000_000 {
+            return Err(format!("latency {text} is out of range; allowed: 0 to 1s, as 1ms or as 500us..2ms"));
+        }
+        Ok(latency)
     }
 }
 

@@ -5,6 +5,7 @@ pub mod control;
 pub mod control_client;
 pub mod log;
 pub mod metrics;
+mod params;
 pub mod sandbox;
 pub mod supervisor;
 pub mod worker;

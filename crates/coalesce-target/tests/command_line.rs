@@ -465,7 +465,7 @@ fn what_is_wrong_on_the_command_line_is_named_with_what_is_allowed() {
         (&more, &["--poll", "11ms"], &["--poll <TIME>", "allowed: 0 to 10ms"]),
         (&more, &["--latency", "1"], &["--latency <TIME>", "latency 1 has no unit", "1us"]),
         (&more, &["--latency", "1001ms"], &["--latency <TIME>", "allowed: 0 to 1s"]),
-        (&more, &["--latency", "2ms..1ms"], &["--latency <TIME>", "2ms..1ms is out of range"]),
+        (&more, &["--latency", "2ms..1ms"], &["--latency <TIME>", "2ms..1ms: 1ms is less than 2ms"]),
         (&["serve", "--socket", "s", "--file", "f"], &["--latency", "1ms"], &["--latency <TIME>", "--file"]),
         (&["serve", "--config", "c"], &["--latency", "1ms"], &["--config", "--latency"]),
         (&more, &["--metrics", "9600"], &["--metrics", "9600 is not ADDR:PORT", "127.0.0.1:9600"]),

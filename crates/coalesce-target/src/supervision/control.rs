@@ -5,12 +5,12 @@ use crate::link::DiskStats;
 use crate::os::socket::{Access, BoundSocket, Door, PATIENCE};
 use crate::stats::QueueStats;
 use crate::supervision::clients::{Client as _, Limits, Place, send_all, serve_clients};
+use crate::supervision::params::parse;
 use crate::supervision::supervisor::{Disk, Disks, reset_stats_of, stats_of};
 use crate::throttle::RatesChange;
 use anyhow::{Context as _, Result, anyhow, bail};
 use coalesce_policy::Spec;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixStream;
@@ -287,10 +287,6 @@ fn counts(stats: DiskStats, queue: Option<usize>, idle: bool) -> Value {
     let is_asked = |stats: &QueueStats| queue.map_or(idle || !stats.is_idle(), |queue| stats.queue == queue);
     let (queues, left_out): (Vec<_>, Vec<_>) = stats.queues.into_iter().partition(is_asked);
     json!({ "queues": queues, "idle_queues": left_out.iter().filter(|queue| queue.is_idle()).count() })
-}
-
-fn parse<T: DeserializeOwned>(params: Value) -> Result<T> {
-    serde_json::from_value(params).map_err(|problem| anyhow!("params: {problem}"))
 }
 
 fn one<'a>(disks: &'a [Arc<Disk>], name: &str) -> Result<&'a Arc<Disk>> {
