@@ -292,8 +292,9 @@ impl Checker {
         }
     }
 
+    /// A rule does not hold.
     #[cold]
-    fn wrong(&mut self, at: u64, what: String) {
+    pub(crate) fn wrong(&mut self, at: u64, what: String) {
         self.verdict.wrong(at, what);
     }
 }

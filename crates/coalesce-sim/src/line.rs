@@ -120,9 +120,25 @@ impl<T> Line<T> {
         self.delivery.deadline().map(|deadline| deadline.saturating_add_signed(-self.clock))
     }
 
-    /// The deadline has passed.
+    /// The deadline has passed. A policy that holds on all the same, and names no later one, breaks a rule.
     pub fn on_deadline(&mut self, now: u64) -> Option<Interrupt> {
-        self.call(now, What::Deadline, Delivery::on_deadline)
+        self.see(now, What::Deadline);
+        let (there, before) = (self.delivery_time(now), self.delivery.deadline());
+        let decision = self.delivery.on_deadline(&mut self.ring, there);
+        if let (Some(deadline), Ok(Decision::Hold(reason))) = (before, decision)
+            && deadline <= there
+            && self.is_due(now)
+        {
+            let answer = format!("on_deadline({there}) answered Hold({})", reason.name());
+            self.checker.wrong(now, format!("the deadline was {deadline}, {answer}"));
+        }
+        self.observe(now, decision)
+    }
+
+    /// Whether the deadline has passed.
+    #[must_use]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// Whether [`on_batch_end`](Self::on_batch_end) must be called after each poll of the device.

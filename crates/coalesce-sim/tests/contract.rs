@@ -8,6 +8,7 @@ use coalesce_sim::run::{run, run_jobs};
 use coalesce_sim::units::Time;
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::Once;
 use std::sync::atomic::AtomicU64;
 
 /// Arrivals that wait for nobody, but for the limit in front of which they queue: then they look like requesters that wait.
@@ -127,6 +128,14 @@ impl Policy for Pretender {
     }
 }
 
+/// Once for all tests.
+fn introduce_own() {
+    static ONCE: Once = Once::new();
+    let pretender = Named { name: "pretender", policy: || Box::<Pretender>::default() };
+    let stuck = Named { name: "stuck", policy: || Box::<Stuck>::default() };
+    ONCE.call_once(|| introduce(&[pretender, stuck]).unwrap());
+}
+
 /// Guests that wait for all they have: most of what is held is held with a licence, and each command takes them less time.
 #[test]
 fn a_licence_makes_requesters_faster() {
@@ -140,11 +149,59 @@ fn a_licence_makes_requesters_faster() {
 /// A licence is judged by what it does, not by its name.
 #[test]
 fn who_pretends_to_have_a_licence_is_found() {
-    introduce(&[Named { name: "pretender", policy: || Box::<Pretender>::default() }]).unwrap();
+    introduce_own();
     for pair in compare(|load| load.plan.name == "memory/stolen-depth1", Time::ms(100), &["pretender"]) {
         let broken = pair.broken.as_deref().unwrap_or_default();
         assert!(pair.licensed > 0.9 && broken.contains("with a licence"), "{pair:#?}");
     }
+}
+
+/// It holds until a deadline that has passed, and then goes on.
+#[derive(Debug, Default)]
+struct Stuck(u32);
+
+impl Policy for Stuck {
+    fn on_completion(&mut self, _: u64, _: &Completion) -> Decision {
+        self.0 += 1;
+        Decision::Hold(HoldReason::Burst)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        (self.0 > 0).then_some(0)
+    }
+
+    fn on_deadline(&mut self, _: u64) -> Decision {
+        Decision::Hold(HoldReason::Early)
+    }
+
+    fn flush(&mut self, _: u64) -> Decision {
+        match std::mem::take(&mut self.0) {
+            0 => Decision::Hold(HoldReason::NothingHeld),
+            _ => Decision::Deliver(Reason::Flush),
+        }
+    }
+
+    fn on_consumed(&mut self, _: u64) {
+        self.0 = 0;
+    }
+
+    fn held(&self) -> u32 {
+        self.0
+    }
+}
+
+/// And simulated time does not stand still.
+#[test]
+fn who_holds_on_at_a_deadline_is_found() {
+    introduce_own();
+    let mut loads = loads(1..2, Time::ms(1));
+    loads.retain(|load| load.plan.name == "memory/stolen-depth1");
+    let outcomes =
+        run_jobs(&jobs(&loads, &["stuck".parse().unwrap()]).unwrap(), 1, &AtomicU64::new(0), |_, _| {}).unwrap();
+    let outcome = outcomes.iter().find(|outcome| outcome.policy == "stuck").unwrap();
+    let found = &outcome.verdict.violations[0].what; // by the policy's own clock
+    assert!(found.starts_with("the deadline was 0, on_deadline("), "{found}");
+    assert!(found.ends_with(") answered Hold(early)"), "as the test kit says it: {found}");
 }
 
 #[test]

@@ -172,8 +172,11 @@ impl World {
                 let timer = if std::mem::take(&mut state.late) { Timer::OnTime } else { self.faults.timer() };
                 match timer {
                     Timer::OnTime => {
-                        let interrupt = self.lines[cpu as usize].line.on_deadline(now);
-                        self.after(cpu, interrupt);
+                        let interrupt = state.line.on_deadline(now);
+                        // Armed again for this very instant, time would stand still.
+                        if interrupt.is_some() || !state.line.is_due(now) {
+                            self.after(cpu, interrupt);
+                        }
                     }
                     Timer::LateBy(ns) => {
                         let state = &mut self.lines[cpu as usize];
