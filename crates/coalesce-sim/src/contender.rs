@@ -71,10 +71,31 @@ impl FromStr for Contender {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        match PUBLISHED.iter().chain(OWN.get().into_iter().flatten()).find(|named| named.name == text) {
-            Some(&named) => Ok(Self::Named(named)),
-            None => text.parse().map(Self::Policy),
+        let (name, keys) = text.split_once(':').map_or((text, None), |(name, keys)| (name, Some(keys)));
+        match (named().find(|named| named.name == name), keys) {
+            (Some(&named), None) => Ok(Self::Named(named)),
+            (Some(named), Some(keys)) => {
+                let key = keys.split('=').next().unwrap_or_default().into();
+                Err(SpecError::Key { policy: named.name, key, allowed: String::new() })
+            }
+            (None, _) => text.parse().map(Self::Policy).map_err(with_named),
         }
+    }
+}
+
+/// Those that have only a name.
+fn named() -> impl Iterator<Item = &'static Named> {
+    PUBLISHED.iter().chain(OWN.get().into_iter().flatten())
+}
+
+/// An unknown policy may have been meant for one of these, too.
+fn with_named(error: SpecError) -> SpecError {
+    match error {
+        SpecError::Policy { name, allowed } => {
+            let names = std::iter::once(&*allowed).chain(named().map(|named| named.name)).collect::<Vec<_>>();
+            SpecError::Policy { name, allowed: names.join(", ") }
+        }
+        other => other,
     }
 }
 
@@ -149,6 +170,16 @@ mod tests {
             assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
         }
         assert!("xen".parse::<Contender>().is_err());
+    }
+
+    #[test]
+    fn one_with_only_a_name_is_offered_and_says_that_it_takes_no_keys() {
+        let error = |text: &str| text.parse::<Contender>().unwrap_err().to_string();
+        assert_eq!(error("xen_as_published:x=1"), "xen_as_published: unknown key \"x\"; it has no keys");
+        let unknown = error("xen");
+        assert!(unknown.starts_with("unknown policy \"xen\"; allowed: auto, "), "{unknown}");
+        assert!(unknown.ends_with(", xen_as_published, cint_storm_as_published"), "{unknown}");
+        assert_eq!(error("cint:x=1"), "cint:x=1".parse::<Spec>().unwrap_err().to_string());
     }
 
     #[test]
