@@ -261,7 +261,7 @@ mod tests {
     fn what_a_ring_has_given_is_done_when_it_has_stopped() {
         let mem = Memory::new(Mmap::from_ranges(&[(GuestAddress(0), 2 << 20)]).unwrap());
         let (disk, vring) = (Disk::new(mem.clone()), ring(&mem));
-        disk.handle_event(0, EventSet::IN, &[vring.clone()], 0).unwrap();
+        disk.handle_event(0, EventSet::IN, std::slice::from_ref(&vring), 0).unwrap();
         vring.set_queue_ready(false);
         disk.stop_vring(0).unwrap();
         assert_eq!(vring.queue_used_idx().unwrap(), REQUESTS);
