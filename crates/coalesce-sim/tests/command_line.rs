@@ -456,6 +456,23 @@ fn nothing_in_a_plan_is_obeyed_by_a_terminal() {
     }
 }
 
+/// A unit that is wrong in a rate is seen.
+#[test]
+fn arrivals_that_were_dropped_are_said() {
+    let plan = temporary("dropped.toml");
+    let text = |rate| {
+        format!(
+            "name = \"x\"\nduration = \"1s\"\npolicies = [\"none\"]\n[device]\nchannels = 1\nservice = {{ fixed = \"100us\" }}\n\
+             [[threads]]\nname = \"web\"\nkind = \"open\"\nrate = \"{rate}K/s\"\ndepth = 4\n"
+        )
+    };
+    std::fs::write(&plan, text(200)).unwrap();
+    let said = stdout(&["run", plan.to_str().unwrap()], "");
+    assert!(said.contains("none: ") && said.contains(" arrivals of web dropped, as 65536 waited"), "{said}");
+    std::fs::write(&plan, text(5)).unwrap();
+    assert!(!stdout(&["run", plan.to_str().unwrap()], "").contains("dropped"));
+}
+
 /// Also what is wrong with a file that it names.
 #[test]
 fn what_is_wrong_with_a_plan_is_said_with_file_and_line() {

@@ -142,6 +142,22 @@ fn times_in_ms_are_no_reason_for_an_answer() {
     assert!(bpftrace.starts_with("No answer: times are in ms") && bpftrace.contains("perf script --ns"), "{bpftrace}");
 }
 
+/// Two recordings in one file: each is in order, and what comes of both is no load that there was.
+#[test]
+fn a_clock_that_begins_again_is_no_reason_for_an_answer() {
+    let line = |nth: u64, at: u64, what: &str| {
+        let (s, ns, sector) = (at / 1_000_000_000, at % 1_000_000_000, nth / 2 * 8);
+        let (what, by) = what.split_at(1);
+        format!("259,0 1 {nth} {s}.{ns:09} 100 {what} R {sector} + 8 [{by}]\n")
+    };
+    let half = |nth: u64| [line(2 * nth, 1_000 * nth, "Dfio"), line(2 * nth + 1, 1_000 * nth + 500, "C0")].concat();
+    let once: String = (0..20_000).map(half).collect();
+    assert!(!replayed("once.blkparse", &once)["answer"].as_str().unwrap().starts_with("No answer"));
+    let twice = replayed("twice.blkparse", &[&*once, &once].concat());
+    let answer = twice["answer"].as_str().unwrap();
+    assert!(answer.starts_with("No answer: ") && answer.contains("replay each by itself"), "{answer}");
+}
+
 /// fio's clock begins with its job, and the time of a line is cut to ms.
 #[test]
 fn the_first_commands_of_a_log_in_ms_have_their_latency() {

@@ -60,7 +60,7 @@ pub struct Command {
     #[command(flatten)]
     trace: TraceArgs,
 
-    /// Policy to replay, may be repeated: any that `coalesce-target policies` lists, xen_as_published,
+    /// Policy to replay, may be repeated: any of docs/policies.md, xen_as_published,
     /// cint_storm_as_published
     /// [default: none, nvme (a fixed timer), vic, cint with Δ and thr for this trace, auto with 2 %, 5 % and 10 %]
     #[arg(long = "policy", value_name = "TEXT")]

@@ -16,6 +16,8 @@ const COARSE: u64 = 1_000_000;
 /// The part of the time in flight that may be that of commands whose completion is missing: as much as the CPU time that is
 /// called worth it.
 const MISSING_MAX: f64 = 0.05;
+/// The part of the events whose time may be another's.
+const LATE_MAX: f64 = 0.05;
 
 /// What was read, in words.
 pub fn about(trace: &Trace, span_ns: u64) -> String {
@@ -79,6 +81,14 @@ fn no_answer(trace: &Trace, replay: &Replay) -> Option<String> {
         return Some(format!(
             "times are in ms, so what completes within one looks simultaneous, and that an interrupt for all of it is enough is no \
              saving that a policy could have had. Record {record}: these times are in ns"
+        ));
+    }
+    let Counts { late, submissions, completions, .. } = trace.counts();
+    let events = submissions + completions;
+    if late as f64 > LATE_MAX * events as f64 {
+        return Some(format!(
+            "{late} of {events} events are too far out of order to sort. Where a clock began again, it is more than one recording: \
+             replay each by itself"
         ));
     }
     let (missing, Counts { resubmitted, in_flight_end, submissions, .. }) = (replay.missing_share(), trace.counts());

@@ -8,7 +8,7 @@ use crate::report::text::{self, mean_us, us};
 use crate::report::{Outputs, refuse_mistaken};
 use anyhow::{Result, bail};
 use clap::Args;
-use coalesce_cli::printable;
+use coalesce_cli::{counted, printable};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -164,8 +164,18 @@ fn table(plan: &Plan, outcomes: &[Outcome]) -> String {
             let lines: Vec<_> = outcomes.iter().flat_map(|outcome| thread_lines(&name(outcome), outcome)).collect();
             print += &format!("\n{}", text::aligned(&THREAD_HEADS, &lines));
         }
+        print.extend(outcomes.iter().map(|outcome| dropped(&name(outcome), outcome)));
     }
     print
+}
+
+/// What an open loop did not do, as more came than the device can do.
+fn dropped(name: &str, outcome: &Outcome) -> String {
+    let of = |thread: &ThreadOutcome| {
+        let arrivals = counted(thread.dropped, "arrival");
+        (thread.dropped > 0).then(|| format!("{name}: {arrivals} of {} dropped, as 65536 waited\n", thread.name))
+    };
+    outcome.threads.iter().filter_map(of).collect()
 }
 
 const HEADS: [&str; 14] = [

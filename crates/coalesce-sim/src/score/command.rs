@@ -16,7 +16,7 @@ use std::path::PathBuf;
 #[command(after_help = EXAMPLES)]
 pub struct Command {
     /// Policies to compare, between commas; a part without a name continues the keys of the one before
-    /// [default: every policy that `coalesce-target policies` lists]
+    /// [default: every policy of docs/policies.md]
     #[arg(long, value_name = "TEXTS", value_parser = policies)]
     policies: Option<Policies>,
 

@@ -21,7 +21,7 @@ pub struct Command {
     #[command(flatten)]
     trace: TraceArgs,
 
-    /// The policy: any that `coalesce-target policies` lists, xen_as_published, cint_storm_as_published
+    /// The policy: any of docs/policies.md, xen_as_published, cint_storm_as_published
     #[arg(long, value_name = "TEXT", default_value = "auto")]
     policy: Contender,
 
