@@ -38,8 +38,7 @@ pub fn stops() -> impl Iterator<Item = Signal> {
     STOPS.into_iter().filter(|signal| *signal == Signal::SIGTERM || !is_ignored(*signal))
 }
 
-/// The target stops, and all its threads block what stops it. A [second signal](TWICE) ends it at once, but not [before
-/// this](SECOND_AFTER).
+/// The target stops, and all its threads block what stops it. From 100 ms on a second SIGTERM or SIGINT ends it at once.
 ///
 /// # Errors
 /// The system refuses a thread or a descriptor.
