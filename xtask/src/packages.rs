@@ -27,7 +27,7 @@ const GROUND: &str = "coalesce-decision";
 /// # Errors
 /// Something of it is not as it is said above.
 pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
-    let published = manifests(root)?;
+    let published = published(root)?;
     for core in CORES {
         let needed = needed(root, &["--offline", "--target=all", "--package", core])?;
         if needed != BTreeSet::from([core.to_owned(), GROUND.to_owned()]) {
@@ -59,7 +59,10 @@ pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// The names of what can be published, after a look at all manifests of the project.
-fn manifests(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+///
+/// # Errors
+/// One is published that is not in `crates/`, or the other way round, or lacks what a registry shows.
+pub fn published(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut published = Vec::new();
     for file in lines(Command::new("git").current_dir(root).args(["ls-files", "*Cargo.toml"]))? {
         let manifest: Table = toml::from_str(&fs::read_to_string(root.join(&file))?)?;
@@ -133,7 +136,10 @@ fn look_for_strangers(made: &Path) -> Result<(), Box<dyn Error>> {
         let path = entry?.into_path();
         let is_test = path.extension().is_some_and(|extension| extension == "rs")
             && path.components().any(|part| part.as_os_str() == "tests");
-        let text = if is_test { fs::read_to_string(&path)? } else { continue };
+        if !is_test {
+            continue;
+        }
+        let text = fs::read_to_string(&path)?;
         if ["\"../..", "\"/../.."].iter().any(|up| text.contains(up)) {
             let advice = "reads what is not in its package; exclude in Cargo.toml";
             return Err(format!("{}: {advice}", path.display()).into());

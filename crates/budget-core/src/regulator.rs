@@ -103,7 +103,7 @@ struct Licence {
     next: u8,           // of the licence that is tried
     patience: u8,       // as many checks lost in a row halve it
     is_suspended: bool, // until a check has shown that it pays
-    ticks: u32,         // of the last stretch with it that won; 0: not known
+    ticks: u32,         // of its last stretch in a trial that was certain; 0: not known
     checks: Sum,        // the last ones
 }
 
@@ -599,11 +599,9 @@ impl Regulator {
         }
         if self.licence.checks.lost > 0 {
             self.rare = 0;
-        } else {
-            if self.licence.checks.is_certain(FIRST, CERTAIN) {
-                [_, _, self.licence.ticks, _] = stretches;
-                self.rare = longer(self.rare);
-            }
+        } else if self.licence.checks.is_certain(FIRST, CERTAIN) {
+            [_, _, self.licence.ticks, _] = stretches;
+            self.rare = longer(self.rare);
         }
     }
 

@@ -360,8 +360,8 @@ fn who_turns_to_one_command_loses_a_dozen_holds() {
     assert_eq!(most, 12, "no moment has a licence");
 }
 
-/// A device that completes a command every 1 to 20 ticks, and a host that reaps at each interrupt and has `depth` commands again at once.
-/// Which of so many were held with nobody else there.
+/// A device that completes a command every 1 to 20 ticks, and a host that reaps at each interrupt and submits again, up to `depth`.
+/// Returns which of the commands were held while no other was outstanding.
 fn bound_by_device(auto: &mut Auto, truth: &mut Truth, depth: u32, commands: u64) -> Vec<u64> {
     let mut held = Vec::new();
     let mut end = truth.now;
@@ -429,8 +429,8 @@ fn who_is_left_alone_is_asked_until_the_licence_is_gone() {
     assert_eq!(auto.budget().limit(), 1, "after {asked} completions");
 }
 
-/// A licence is for the load that it was given for. Requests that come later, by chance and without a guest that waits, pay for their holds,
-/// though some of what a dozen checks compare with nothing is faster by chance.
+/// A guest earns a licence and stops. Random arrivals follow, which gain nothing by holding, although some checks find a gain by chance.
+/// The licence must not hold them for long.
 #[test]
 fn a_licence_ends_with_the_load_that_earned_it() {
     for seed in 1..=24_u64 {

@@ -137,8 +137,8 @@ fn open(seed: u64) -> Load {
     load
 }
 
-/// A guest floods the device while nothing is measured, and interrupts cost it much. What then arrives waits for nobody: whoever holds as
-/// for the flood gains nothing.
+/// During the warm-up a guest for which interrupts are expensive keeps 32 commands in flight. Random arrivals follow, which gain nothing
+/// by holding.
 fn after_flood(length: Time) -> Vec<Load> {
     let lognormal = Distribution::Lognormal(Lognormal { mean: Time::us(10), stddev: Time::us(3) });
     let devices = [
