@@ -69,6 +69,7 @@ pub const CONTENTS: &[Part] = &[
             ("All tables", "measurements/tables.md"),
             ("Diary", "measurements/diary.md"),
             ("The budget's history", "measurements/budget-history.md"),
+            ("The house before and after", "measurements/house.md"),
             ("Linux: a disk that takes its time", "measurements/applications-scaled.md"),
         ],
     ),
