@@ -737,6 +737,8 @@ fn a_limit_on_file_size_fails_requests_beyond_it_and_ends_no_process() {
         assert_eq!(transfer(&mut driver, T_OUT, sector, 4096), IOERR, "beyond the limit");
         assert_eq!(transfer(&mut driver, T_IN, sector, 4096), OK, "reads have no limit");
         assert_eq!(driver.queue().run(Op::Flush).status, OK);
+        let said = format!("a write of 4096 bytes at {LIMIT} failed: EFBIG");
+        wait_until("it is said", || target.log().contains(&said));
         assert_alone(&mut target, 2);
     }
 }

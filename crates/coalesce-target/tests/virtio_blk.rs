@@ -1119,6 +1119,7 @@ fn what_failed_moved_no_bytes() {
     assert_eq!(driver.queue().run(Op::Read(8, 4096)).status, IOERR);
     let counts = ["failed", "reads", "bytes_read"].map(|name| target.count("f", 0, &format!("device/{name}")));
     assert_eq!(counts, [1, 1, 0]);
+    wait_until("it is said", || target.log().contains("a read of 4096 bytes at 4096 failed: 0 bytes were done"));
 }
 
 #[test]

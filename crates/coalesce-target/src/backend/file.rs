@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-use tracing::error;
+use tracing::{error, warn};
 
 /// When an image is locked against other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,9 +300,30 @@ impl FileBackend {
                 *offset += u64::from(result.unsigned_abs());
                 *len -= u64::from(result.unsigned_abs());
             }
-            _ => return Step::Finished(Outcome::Error),
+            _ => {
+                self.log_failure(operation, buffers, result);
+                return Step::Finished(Outcome::Error);
+            }
         }
         self.begin(operation, buffers)
+    }
+
+    /// Logs what the medium refused for good.
+    fn log_failure(&self, operation: &Operation, buffers: &Buffers, result: i32) {
+        let (what, offset, len) = match *operation {
+            Operation::Read { offset, .. } => ("a read", offset, buffers.len() as u64),
+            Operation::Write { offset, .. } => ("a write", offset, buffers.len() as u64),
+            Operation::Discard { offset, len } => ("a discard", offset, len),
+            Operation::WriteZeroes { offset, len, .. } => ("a write of zeroes", offset, len),
+            Operation::Flush => return, // `end_flush` says what that means
+        };
+        let path = self.path.display();
+        match result {
+            0 => warn!(
+                "{path}: {what} of {len} bytes at {offset} failed: 0 bytes were done, as beyond the end of a file"
+            ),
+            _ => warn!("{path}: {what} of {len} bytes at {offset} failed: {}", Errno::from_raw(-result)),
+        }
     }
 
     /// What of a result the medium has done for good.

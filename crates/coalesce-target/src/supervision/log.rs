@@ -1,5 +1,5 @@
 //! The log: one line on standard error for each event that matters to an operator (connections, refusals, limits,
-//! broken rings, restarts).
+//! failed I/O, broken rings, restarts).
 //!
 //! Guests and front ends cause most of these events, so each call site is limited to [`LINES_PER_SECOND`], unless its target
 //! is [`OF_THE_OPERATOR`]. The next line that is logged states how many were dropped. Under systemd each line begins with
