@@ -4,7 +4,7 @@
 # error of its own, and only the columns of claims are compared.
 def percent: (. - 1) * 100 | round | if . > 0 then "+\(.)" else "\(.)" end;
 [ .[] as $run
-  | ("native", "guest", "counted", "nvme") as $place | $run[$place].jobs[]? as $job | $job.metrics[] as $metric | $run.policies[] as $policy
+  | ("native", "guest", "counted", "nvme", "bare") as $place | $run[$place].jobs[]? as $job | $job.metrics[] as $metric | $run.policies[] as $policy
   | $metric.policies[$policy.label] // empty | select(.verdict == "differs" and ($run.statistics == null or $metric.claim))
   | {key: [$place, $job.jobname, $metric.name, $policy.policy, $run.baseline, $job.about], regime: ($job.regime.name // "regime unknown"),
      claimed: ($run.statistics == null or $policy.label == "auto"), date: $run.machine.date, ratio: .ratio.median, more: (.ratio.median > 1)} ]

@@ -13,7 +13,7 @@
 #   results.sh --check                 fails if a page is not what measurements/runs and measurements/compare have
 #
 # Nothing is taken unless every REPORT is one.
-# Both fail if two runs say opposite things about one policy in the same regime: see contradictions.jq.
+# Both fail if two runs say opposite things of a claim, which is about auto, in the same regime: see contradictions.jq.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
@@ -120,7 +120,7 @@ done > "$work/results-tables.md"
 jq --slurp --raw-output --from-file measurements/contradictions.jq "${runs[@]}" > "$work/opposite"
 {
   if [ -s "$work/opposite" ]; then
-    printf 'Between these runs, some verdicts are opposite. Each holds on its machine and in its regime only (the share of time without a CPU, whether the client sleeps):\n\n'
+    printf 'Between these runs, some verdicts are opposite. Claims of auto would fail the check if they were of one regime (the share of time without a CPU, whether the client sleeps). These are not, or are no claims:\n\n'
     sed -n 's/^ACROSS /- /p' "$work/opposite"
   else
     printf 'No two runs have opposite verdicts.\n'

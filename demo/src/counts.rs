@@ -19,7 +19,9 @@ pub struct Counts {
     pub realtime: u64,
     /// Interrupts that the target sent.
     pub interrupts: u64,
-    /// Those that the guest's kernel took; none: there is no guest.
+    /// Completions held under a licence: its trials had found that holding pays.
+    pub licensed: u64,
+    /// Interrupts that the guest's kernel took; none: there is no guest.
     pub taken: Option<u64>,
     /// System calls of the target's queues.
     pub system_calls: u64,
@@ -52,6 +54,7 @@ impl Counts {
             flushes: self.flushes.saturating_sub(earlier.flushes),
             realtime: self.realtime.saturating_sub(earlier.realtime),
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
+            licensed: self.licensed.saturating_sub(earlier.licensed),
             taken: self.taken.zip(earlier.taken).map(|(now, earlier)| now.saturating_sub(earlier)),
             system_calls: self.system_calls.saturating_sub(earlier.system_calls),
             computed: self.computed.zip(earlier.computed).map(|(now, earlier)| now.saturating_sub(earlier)),

@@ -47,6 +47,7 @@ use options::Options;
 use place::Place;
 use process::Stop;
 use results::Section;
+use summary::COLUMNS;
 use target::Target;
 
 fn main() -> ExitCode {
@@ -108,7 +109,8 @@ fn execute(options: &Options, stop: &Arc<Stop>) -> Result<bool> {
         say(notice)?;
     }
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    say(demo.summary().text(styled).trim_end())?;
+    let columns = terminal_size::terminal_size_of(std::io::stdout()).map_or(COLUMNS, |(width, _)| width.0.into());
+    say(demo.summary().text(styled, columns).trim_end())?;
     let (out, json, seconds) = (options.out.display(), options.json.display(), begin.elapsed().as_secs());
     let more = if options.long { "" } else { "; more: make demo LONG=1, or coalesce-demo --help" };
     say(format_args!("{out} (open it in a browser) and {json}, after {seconds} s{more}"))?;

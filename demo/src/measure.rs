@@ -20,8 +20,8 @@ use crate::target::Target;
 
 /// The time in which a policy learns is looked at so often.
 const LOOKS: u32 = 30;
-/// It learns by completions: under noise a first licence takes tens of thousands (docs/budget.md). Where fewer come in that time it has
-/// more, but not more than three times as much.
+/// It learns by completions: under noise a first licence takes tens of thousands (docs/budget.md). Where fewer come in that time, or it
+/// has no licence yet, it has more, but not more than three times as much.
 const LEARNED: u64 = 50_000;
 const LOOKS_MAX: u32 = 3 * LOOKS;
 /// A load that does nothing for so long has failed.
@@ -50,7 +50,7 @@ pub fn measure_job(
             progress.at(0.0, &format!("{} {} learns", job.name(), policy.label));
             target.set_policy(disk, policies[0], true)?; // or it would go on with the account of another budget
             target.set_policy(disk, policy, true)?;
-            let completions = if job == Job::Depth1 { 0 } else { LEARNED }; // who is alone teaches nothing
+            let completions = (job != Job::Depth1).then_some(LEARNED); // who is alone teaches nothing
             learned.push(learn(policy, (place.learning(), completions), &probe, stop, &mut is_alive)?);
         }
     }
@@ -92,18 +92,23 @@ fn begun(probe: &Probe, stop: &Stop, is_alive: &mut impl FnMut() -> Result<()>) 
     Ok(())
 }
 
-/// A policy begins, and has some time before it is measured, or some completions.
+/// A policy begins, and has some time before it is measured; and if it is to learn from a number of completions, until it has seen them and
+/// has a licence.
 fn learn(
     policy: &Policy,
-    (length, completions): (Duration, u64),
+    (length, completions): (Duration, Option<u64>),
     probe: &Probe,
     stop: &Stop,
     is_alive: &mut impl FnMut() -> Result<()>,
 ) -> Result<Learned> {
     let mut stretches: Vec<Counts> = Vec::new();
-    let seen = |stretches: &[Counts]| stretches.iter().map(|stretch| stretch.completions).sum::<u64>();
+    let is_enough = |stretches: &[Counts]| {
+        let seen = stretches.iter().map(|stretch| stretch.completions).sum::<u64>();
+        let has_licence = stretches.last().is_some_and(|last| last.licensed > 0);
+        completions.is_none_or(|completions| seen >= completions && has_licence)
+    };
     for look in 0..LOOKS_MAX {
-        if look >= LOOKS && seen(&stretches) >= completions {
+        if look >= LOOKS && is_enough(&stretches) {
             break;
         }
         stop.check()?;

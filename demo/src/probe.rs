@@ -61,6 +61,7 @@ impl<'a> Probe<'a> {
             counts.sum::<Option<u64>>().with_context(|| format!("the target's statistics have no {pointer}"))
         };
         let interrupts = sum("/interrupts")?;
+        let holds = queues.iter().filter_map(|queue| queue.pointer("/holds/licensed")?.as_u64());
         let (instructions, interrupt_instructions) = match &self.counter {
             Some(counter) => instructions(counter).with_context(|| counter.display().to_string())?,
             None => (0, 0),
@@ -73,6 +74,7 @@ impl<'a> Probe<'a> {
             flushes: sum("/device/flushes")?,
             realtime: sum("/device/realtime")?,
             interrupts,
+            licensed: holds.sum(),
             system_calls: sum("/device/enters")? + interrupts,
             computed: self.client.computed.as_ref().map(Rounds::count).transpose()?,
             instructions,

@@ -110,13 +110,31 @@ impl Measured {
         for learned in &self.learned {
             let turns = self.blocks.len() as f64 * (SETTLE.as_secs_f64() + length);
             text += &format!(
-                "; {} had {:.1} s before its first turn, keeps what it learns between its turns, and had {:.1} s in the end",
+                "; {} had {:.1} s before its first turn, keeps what it learns between its turns, and had {:.1} s in the end; in {} of its {} \
+                 turns it had a licence",
                 learned.label,
                 learned.seconds(),
-                learned.seconds() + turns
+                learned.seconds() + turns,
+                self.licensed(&learned.label),
+                self.blocks.len()
             );
         }
         text
+    }
+
+    /// In how many of its turns a policy held something under a licence.
+    fn licensed(&self, label: &str) -> usize {
+        let policies = self.policies.with_control();
+        let variant = policies.iter().rposition(|policy| policy.label == label);
+        variant.map_or(0, |variant| self.blocks.iter().filter(|block| block[variant].value.licensed > 0).count())
+    }
+
+    /// How many of its turns a policy had no licence in, if it learns and that is more than half of them; and how many there were.
+    pub fn unlicensed(&self, label: &str) -> Option<(usize, usize)> {
+        let turns = self.blocks.len();
+        let without = turns - self.licensed(label);
+        let learns = self.learned.iter().any(|learned| learned.label == label);
+        (learns && 2 * without > turns).then_some((without, turns))
     }
 
     /// The smallest effects that could be seen: "smallest effect seen: reads/s 20 %, CPU µs/IO a factor of 2.3".
@@ -328,6 +346,19 @@ pub mod tests {
         assert!((points[2].0 - 101.05).abs() < 1e-9 && (points[2].1 - 0.25).abs() < 0.01, "{:?}", points[2]);
         let turns = job.turns();
         assert!(turns.contains("50 ms after") && turns.contains("auto had 1.0 s before its first turn"), "{turns}");
+    }
+
+    #[test]
+    fn a_policy_without_a_licence_in_most_turns_is_told_of() {
+        let mut job = measured(Job::Depth32, &[(1000, 1000), (1000, 1000), (2000, 500)]);
+        assert_eq!(job.unlicensed("auto"), None, "it does not learn");
+        job.learned = vec![Learned { label: "auto".into(), stretches: Vec::new() }];
+        assert_eq!(job.unlicensed("auto"), Some((20, 20)));
+        job.blocks[..9].iter_mut().for_each(|block| block[2].value.licensed = 1);
+        assert_eq!(job.unlicensed("auto"), Some((11, 20)));
+        assert!(job.turns().ends_with("in 9 of its 20 turns it had a licence"), "{}", job.turns());
+        job.blocks[9].iter_mut().for_each(|turn| turn.value.licensed = 1);
+        assert_eq!(job.unlicensed("auto"), None, "in half of them");
     }
 
     #[test]

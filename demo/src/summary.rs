@@ -15,8 +15,8 @@ const SAME: f64 = 1.1;
 const AS_ITSELF: char = '*';
 /// Nobody waits for more than this multiple of the time.
 const PATIENCE: f64 = 20.0;
-/// The width of a line on a terminal.
-const COLUMNS: usize = 110;
+/// The width of a line, where nobody says less.
+pub const COLUMNS: usize = 110;
 
 /// Which number of a row.
 type Of = fn(&Row<'_>) -> What;
@@ -144,7 +144,7 @@ impl<'a> Summary<'a> {
 
     /// What is to be known of the numbers.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        [self.as_itself(), self.taken(), self.needs()].into_iter().flatten()
+        [self.as_itself(), self.taken(), self.unlicensed(), self.needs()].into_iter().flatten()
     }
 
     /// The verdict.
@@ -233,6 +233,19 @@ impl<'a> Summary<'a> {
         Some(format!("{counts}{why}."))
     }
 
+    /// That the judged policy had found nothing where something can be saved; none: it had.
+    pub fn unlicensed(&self) -> Option<String> {
+        let row = self.deep()?;
+        let (_, policy) = self.policies.judged()?;
+        let (without, turns) = row.measured.unlicensed(&policy.label)?;
+        Some(format!(
+            "In {without} of its {turns} turns with 32 reads in flight {} {} had no licence: its trials had not shown, by more than chance, \
+             that holding pays, which takes longer beside other programs.",
+            row.place(),
+            policy.label
+        ))
+    }
+
     /// What is needed to tell the rest; none: everything is told.
     pub fn needs(&self) -> Option<String> {
         let factors = self.rows.iter().flat_map(|row| {
@@ -242,7 +255,7 @@ impl<'a> Summary<'a> {
             self.columns().1.flat_map(of_column).filter_map(move |verdict| more(verdict, few))
         });
         let factor = factors.reduce(f64::max)?.max(1.5);
-        let time = if factor <= PATIENCE {
+        let time = if factor <= PATIENCE && self.unlicensed().is_none() {
             format!("--seconds {:.0} may, and so may ", (self.seconds * factor / 5.0).ceil() * 5.0)
         } else {
             "the machine needs ".into()
@@ -253,8 +266,8 @@ impl<'a> Summary<'a> {
         Some(format!("Where this cannot tell, {time}fewer other programs{waited}."))
     }
 
-    /// The numbers, for a terminal.
-    pub fn table(&self) -> Table {
+    /// The numbers, for a terminal with so many columns: with their ranges, if there is room for them.
+    fn table(&self, columns: usize) -> Table {
         let (baseline, others) = self.columns();
         let others: Vec<_> = others.collect();
         let heads = [String::new(), baseline.label.clone()];
@@ -272,8 +285,10 @@ impl<'a> Summary<'a> {
                 let mut line = vec![Cell::from(format!("  {}, {}", row.load, row.place()))];
                 line.push(number(row.measured.median(0, what)).into());
                 line.extend(others.iter().map(|(nth, _)| {
-                    let Change { text, range, is_told } = row.change(*nth, what);
-                    Cell { text: format!("{text} {range}").trim_end().to_owned(), is_grey: !is_told }
+                    let change = row.change(*nth, what);
+                    let Change { text, range, is_told } = &change;
+                    let full = || format!("{text} {range}").trim_end().to_owned();
+                    Cell { text: if columns < COLUMNS { change.brief() } else { full() }, is_grey: !is_told }
                 }));
                 lines.push(line);
             }
@@ -281,11 +296,13 @@ impl<'a> Summary<'a> {
         Table { heads, lines }
     }
 
-    /// All of it for a terminal. `styled`: it is one.
-    pub fn text(&self, styled: bool) -> String {
-        let wrapped = |line: String| wrap(&line, COLUMNS);
-        let notes = self.notes().map(wrapped);
-        let table = if self.rows.is_empty() { String::new() } else { format!("\n{}\n", self.table().text(styled)) };
+    /// What a terminal of this width has of it. `styled`: it is one.
+    pub fn text(&self, styled: bool, columns: usize) -> String {
+        let wrapped = |line: String| wrap(&line, columns.min(COLUMNS));
+        let notes = [self.as_itself(), self.unlicensed().or_else(|| self.taken()), self.needs()]; // 25 lines have no room for all
+        let notes = notes.into_iter().flatten().map(wrapped);
+        let table =
+            if self.rows.is_empty() { String::new() } else { format!("\n{}\n", self.table(columns).text(styled)) };
         format!("{}{table}{}", wrapped(self.sentence()), notes.collect::<String>())
     }
 }
@@ -363,6 +380,7 @@ fn wrap(text: &str, columns: usize) -> String {
 mod tests {
     use super::*;
     use crate::policies::parse_policies;
+    use crate::results::Learned;
     use crate::results::tests::measured;
 
     fn section(jobs: Vec<Measured>) -> Section {
@@ -416,7 +434,7 @@ mod tests {
     fn a_table_has_nine_numbers_and_fits_a_terminal() {
         let (page, policies) = (page(), parse_policies("none,nvme,auto").unwrap());
         let summary = summary(&page, &policies);
-        let table = summary.table();
+        let table = summary.table(COLUMNS);
         assert_eq!((table.heads.join("|"), table.lines.len()), ("|none|fixed timer|auto".into(), 12));
         let reads: Vec<_> =
             table.lines[1..4].iter().map(|line| line.iter().map(|cell| cell.text.as_str()).collect()).collect();
@@ -427,8 +445,15 @@ mod tests {
         );
         assert_eq!(reads[1][0], "  32 in flight, on the host");
         assert_eq!(reads[2][2], "+50 % (+50 to +50 %)");
-        let text = summary.text(false);
+        let text = summary.text(false, COLUMNS);
         assert!(text.lines().count() <= 21 && text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        let [native, guest] = page;
+        let jobs = guest.jobs.into_iter().map(|job| Measured { place: Place::Nvme, ..job }).collect();
+        let sections = [(Place::Native, &native), (Place::Nvme, &section(jobs))];
+        let noise = Noise::of(sections.iter().map(|(_, section)| *section));
+        let narrow = Summary::new(&sections, &policies, &noise, 9.0).text(false, 80);
+        assert!(narrow.lines().count() <= 25 && narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        assert!(narrow.contains(" −60 %  ") && !narrow.contains("(+50"), "{narrow}");
     }
 
     #[test]
@@ -467,6 +492,26 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_that_had_found_nothing_is_told_of_and_more_seconds_are_not_promised() {
+        let mut page = page();
+        let policies = parse_policies("none,nvme,auto").unwrap();
+        for job in page.iter_mut().flat_map(|section| &mut section.jobs) {
+            job.blocks.truncate(4);
+            job.learned = vec![Learned { label: "auto".into(), stretches: Vec::new() }];
+        }
+        let summary = summary(&page, &policies);
+        let said = summary.unlicensed().unwrap();
+        assert!(
+            said.starts_with("In 4 of its 4 turns with 32 reads in flight in a Linux guest, virtio-blk auto had no"),
+            "{said}"
+        );
+        let needs = summary.needs().unwrap();
+        assert!(needs.starts_with("Where this cannot tell, the machine needs fewer other programs (client"), "{needs}");
+        let text = summary.text(false, COLUMNS);
+        assert!(text.contains("had no licence") && text.lines().count() <= 24, "{text}");
+    }
+
+    #[test]
     fn an_interval_that_only_the_control_keeps_from_a_verdict_is_marked_and_explained() {
         let mut page = page();
         let policies = parse_policies("none,nvme,auto").unwrap();
@@ -475,7 +520,7 @@ mod tests {
             again.reads = if nth % 2 == 0 { again.reads * 2 } else { again.reads / 2 };
         }
         let summary = summary(&page, &policies);
-        let text = summary.text(false);
+        let text = summary.text(false, COLUMNS);
         assert_eq!(text.matches("cannot tell (+50 to +50 %)*").count(), 2, "{text}");
         assert!(text.contains("\n* In this run none differs from itself by as much.\n"), "{text}");
         assert_eq!(summary.deep().unwrap().change(0, What::Rate(0)).brief(), "cannot tell*");
