@@ -82,9 +82,8 @@ package coalesce-target admin "" "virtio-blk and NVMe disks for virtual machines
 A disk decides for each completed request: interrupt the guest now, or wait
 for more completions. With the default policy waiting for company adds at most
 5 % to the time your requests take, and more only while trials show that it
-makes them faster; within that it sends as few interrupts as it can; a request
-that is marked urgent or is alone does not wait, and no wait is longer than
-max_hold.
+makes them faster, taken together; a request that is marked urgent or is alone
+does not wait, and no wait is longer than max_hold.
 .
 coalesce-target serves images to QEMU and other virtual machine monitors,
 over vhost-user (virtio-blk) or vfio-user (NVMe). Each disk is a sandboxed

@@ -13,8 +13,8 @@
 //! A latency budget decides whether a completion interrupts now or waits for more completions:
 //!
 //! Waiting for company adds at most 5 % to the time your requests take, and more only while trials show that it makes
-//! them faster; within that it sends as few interrupts as it can; a request that is marked urgent or is alone does not
-//! wait, and no wait is longer than `max_hold`.
+//! them faster, taken together; a request that is marked urgent or is alone does not wait, and no wait is longer than
+//! `max_hold`.
 //!
 //! The share, ε, is its main parameter. A storm guard, if there is one, may hold any completion until its interval ends.
 //!

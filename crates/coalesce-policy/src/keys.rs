@@ -590,7 +590,7 @@ const BUDGET_KEYS: &[Key<BudgetSpec>] = &[
 
 pub(crate) const AUTO: &Family<BudgetSpec> = &Family {
     name: "auto",
-    about: "the default: waiting for company adds at most 5 % to the time your requests take, and more only while trials show that it makes them faster; within that it sends as few interrupts as it can; a request that is marked urgent or is alone does not wait, and no wait is longer than max_hold",
+    about: "the default: waiting for company adds at most 5 % to the time your requests take, and more only while trials show that it makes them faster, taken together; a request that is marked urgent or is alone does not wait, and no wait is longer than max_hold",
     profiles: &[("default", BudgetSpec::AUTO)],
     keys: BUDGET_KEYS,
 };

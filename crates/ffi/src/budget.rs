@@ -47,9 +47,9 @@ pub(crate) fn completion(event: Event, cif: u32, outstanding: u32) -> Completion
 }
 
 /// Parameters of a latency budget. Start from `coalesce_budget_config_default`: waiting for company adds at most 5 %
-/// to the time your requests take, and more only while trials show that it makes them faster; within that it sends
-/// as few interrupts as it can; a request that is marked urgent or is alone does not wait, and no wait is longer
-/// than `max_hold`. A `coalesce_budget_state` makes no trials, so it never adds more; a `coalesce_auto_state` does.
+/// to the time your requests take, and more only while trials show that it makes them faster, taken together; a
+/// request that is marked urgent or is alone does not wait, and no wait is longer than `max_hold`. A
+/// `coalesce_budget_state` makes no trials, so it never adds more; a `coalesce_auto_state` does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct coalesce_budget_config {
