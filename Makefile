@@ -2,7 +2,7 @@
 
 help:
 	@echo "make demo   one disk under three policies in turn, on the host and in a Linux guest: a verdict, report.html; a minute (LONG=1: all, six)"
-	@echo "make check  what most changes need: format, clippy, tests and machine code of what decides, a minute"
+	@echo "make check  what most changes need: format, clippy, tests and machine code of what decides; a minute, in a new clone three"
 	@echo "make test   run every test"
 	@echo "make install [PREFIX=/usr/local] [LIBDIR=...] [DESTDIR=...]   install libcoalesce for C; make uninstall"
 	@echo "make install-target [PREFIX=/usr/local] [UNITDIR=...] [DESTDIR=...]   install coalesce-target, coalesce-bench and coalesce-sim, with"

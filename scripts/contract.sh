@@ -3,7 +3,10 @@
 #
 #   contract.sh [--seeds N] [--seconds S] [ARGUMENT...]     150 random loads and 20 s by default; the rest is for coalesce-sim contract
 #
-# It prints the first seed, so `coalesce-sim contract --first SEED` does the same again.
+# It prints the first seed, so `coalesce-sim contract --first SEED` does the same again; twice on one day is the same seed.
+#
+# Of 1200 random loads three were above the limit with which it fails, and one broke a rule (docs/budget.md, Random open loads): of such runs with
+# new seeds two in five fail. Not each failure is a change for the worse: run the seed with the commit before, too.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."

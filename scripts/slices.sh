@@ -9,9 +9,9 @@
 #   ROUNDS=N               of all turns [4]      RUNTIME=S   seconds of each [2]
 #   OUT=DIR                keeps what was measured
 #
-# A guest with one CPU, QEMU's emulation without KVM, a virtio-blk disk in memory. The slices are exact but for the lateness
-# that is printed: the helper that makes them tells of them. What a scheduler would only guess is known here. All of QEMU
-# stops, its device threads too, as the guest's CPU alone would under KVM. The disk does not stop.
+# A guest with one CPU, a virtio-blk disk in memory, QEMU's emulation also where there is KVM, so that runs are comparable. The slices are
+# exact but for the lateness that is printed: the helper that makes them tells of them. What a scheduler would only guess is known here.
+# All of QEMU stops, its device threads too, as the guest's CPU alone would under KVM. The disk does not stop.
 #   vic-told   vic, and the target is told of each slice and pause; the others are not told
 #   signals    the disk's, for each I/O        guest irq   as the guest counts them
 #   mean, p99  fio's lat in the guest, pauses included, over that of "none" in the same round; median (smallest, largest)

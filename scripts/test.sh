@@ -13,7 +13,7 @@ for stage; do [[ " $all " == *" $stage "* ]] || { echo "test: no stage $stage; t
 # The same random cases in each run: what fails was broken by the change. `cargo test` alone draws new ones.
 export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
 
-# A minute: whether what decides is right, whatever calls it.
+# A minute, in a new clone three: whether what decides is right, whatever calls it.
 check() {
   local crates=(-p coalesce-decision -p vic-core -p cint-core -p budget-core -p coalesce-policy -p coalesce-delivery -p libcoalesce)
   cargo fmt --all --check

@@ -123,13 +123,13 @@ const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 /// What the latency budget of a queue has spent.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct BudgetStats {
-    /// The share of the requests' time that holding added, in percent.
+    /// The share of the requests' time that holding added, in percent: above the limit by what trials may cost, and with a licence.
     pub spent_percent: f64,
     /// The share that it may add, in percent.
     pub limit_percent: f64,
     /// The time for which completions were held, summed over them.
     pub held_ns: u64,
-    /// The time that requests spent, summed over them.
+    /// The time that requests spent, summed over them, as far as the device sees it.
     pub outstanding_ns: u64,
 }
 

@@ -31,6 +31,10 @@
 //! it waits there until all that the ring has given is completed, without a lock that this needs. What completes later, the front end
 //! does not know of.
 //!
+//! Where the device completes on a thread of its own and the client sleeps without EVENT_IDX, holds let threads sleep that share a CPU when
+//! they wake. `auto` finds out in its first second or two, and may cost a third of the IOPS until then; pin the threads, or choose `none`,
+//! where that matters (`docs/budget.md`, Limits).
+//!
 //! A call is signalled at once where the ring had none. A process before may have ended with something held for it.
 //!
 //! It knows no hints: all completions are Plain, and strict Barriers are refused. Commands in flight are those that the guest has made
