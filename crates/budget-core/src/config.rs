@@ -89,10 +89,11 @@ impl Config {
         Ok(Self { max_hold, storm_interval, epsilon, room, tick_hz: U40::new(tick_hz), storm_shift, ooo, filler: 0 })
     }
 
-    /// The longest time, in ticks, that a completion is held if deadlines are met on time.
+    /// The longest time, in ticks, that a completion is held if deadlines are met on time. Always `Some`, as a budget has a
+    /// `max_hold`: the type is that of the other cores.
     #[must_use]
-    pub const fn max_hold(&self) -> u64 {
-        (self.max_hold as u64).saturating_add(self.storm_interval as u64)
+    pub const fn max_hold(&self) -> Option<u64> {
+        Some((self.max_hold as u64).saturating_add(self.storm_interval as u64))
     }
 
     /// The shortest average interval between two interrupts that the storm guard allows, in ticks; `None`: no guard.

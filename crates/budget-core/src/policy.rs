@@ -118,7 +118,7 @@ impl Policy for Budget {
     }
 
     fn max_hold(&self) -> Option<u64> {
-        Some(self.config.max_hold())
+        self.config.max_hold()
     }
 
     fn wants_submit(&self) -> Submissions {

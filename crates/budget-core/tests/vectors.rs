@@ -127,7 +127,7 @@ impl Policy for Regulated {
 
 impl Tested for Regulated {
     fn promises(&self) -> Promises {
-        Promises { hold_max: Some(self.auto.budget().config().max_hold()), ..Promises::default() }
+        Promises { hold_max: self.auto.budget().config().max_hold(), ..Promises::default() }
     }
 
     fn reconfigure(&mut self, choice: u8, now: u64) -> Option<Decision> {

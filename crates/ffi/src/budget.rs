@@ -331,7 +331,7 @@ pub unsafe extern "C" fn coalesce_budget_get_info(
     let value = coalesce_budget_info {
         held: machine.held(),
         is_storming: machine.is_storming().into(),
-        max_hold: machine.config().max_hold(),
+        max_hold: machine.config().max_hold().unwrap_or(COALESCE_NEVER),
         learning,
         held_time,
         outstanding_time,

@@ -320,7 +320,7 @@ impl Pair {
         let expected = coalesce_budget_info {
             held: core.held(),
             is_storming: core.is_storming().into(),
-            max_hold: config.max_hold(),
+            max_hold: config.max_hold().unwrap(),
             learning: config.learning_of(outstanding_time),
             held_time,
             outstanding_time,

@@ -83,7 +83,7 @@ impl Tested for Machine {
         // Under a licence the account rests: it is for what the driver does not know.
         let budget = promised(&self.params, self.evidence, self.budget.paced_until().unwrap_or(0));
         Promises {
-            hold_max: Some(config.max_hold()),
+            hold_max: config.max_hold(),
             rate: config.storm_interval().map(|interval| Rate { interval, burst }),
             budget: (self.budget.level() != Level::Licensed).then_some(budget),
             urgent: if self.params.storm.is_some() { Urgent::InterruptsUnlessStorm } else { Urgent::Interrupts },
