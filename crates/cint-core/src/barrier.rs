@@ -19,8 +19,9 @@ const fn parts(ticket: Ticket) -> (usize, u64) {
 /// Tracks which commands have completed, for `GROUPS` groups of submitters. Each group has a window of 64 * `WORDS`
 /// commands, from the oldest incomplete one to the newest submitted one. `WORDS` is a power of two, at most 64.
 ///
-/// If the window is full, a command gets no ticket, and its Barrier is relaxed.
-#[derive(Clone, Copy, Debug)]
+/// If the window is full, a command gets no ticket, and its Barrier is relaxed. Equal trackers answer alike; others may as well, as
+/// stale bits are compared too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracker<const GROUPS: usize, const WORDS: usize> {
     groups: [(Window, [Word; WORDS]); GROUPS],
     untracked: u32,
@@ -76,7 +77,7 @@ impl<const GROUPS: usize, const WORDS: usize> Tracker<GROUPS, WORDS> {
 
 /// A [`Window`]'s state of 64 commands.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Word {
     done: u64,
     barrier: u64,
@@ -94,7 +95,7 @@ impl Word {
 /// Command `s` has bit `s` of the words, modulo their number of bits. Bits outside the range from `low` to `next` are
 /// stale. A summary with one bit per word lets the low-water mark skip complete words without a loop.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     low: u64,
     next: u64,

@@ -5,7 +5,7 @@ use coalesce_decision::{Class, Completion, Decision, Event, Mark, Policy, Submis
 
 /// A policy whose Barriers are strict: a [`Tracker`] says what a completion means, from the ticket that its command got when
 /// it was submitted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strict<P, const GROUPS: usize, const WORDS: usize> {
     policy: P,
     tracker: Tracker<GROUPS, WORDS>,
