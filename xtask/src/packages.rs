@@ -28,6 +28,9 @@ const GROUND: &str = "coalesce-decision";
 /// Something of it is not as it is said above.
 pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
     let published = published(root)?;
+    if !has_repository(root)? {
+        println!("SKIPPED: repository of the packages: Cargo.toml has none, and the first publish needs one");
+    }
     for core in CORES {
         let needed = needed(root, &["--offline", "--target=all", "--package", core])?;
         if needed != BTreeSet::from([core.to_owned(), GROUND.to_owned()]) {
@@ -58,11 +61,22 @@ pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Whether it is known where the project can be found.
+fn has_repository(root: &Path) -> Result<bool, Box<dyn Error>> {
+    let manifest: Table = toml::from_str(&fs::read_to_string(root.join("Cargo.toml"))?)?;
+    let shared = manifest.get("workspace").and_then(|workspace| workspace.get("package"));
+    Ok(shared.ok_or("no workspace.package")?.get("repository").is_some())
+}
+
 /// The names of what can be published, after a look at all manifests of the project.
 ///
 /// # Errors
 /// One is published that is not in `crates/`, or the other way round, or lacks what a registry shows.
 pub fn published(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut shown = vec!["description", "keywords", "categories", "readme"];
+    if has_repository(root)? {
+        shown.push("repository");
+    }
     let mut published = Vec::new();
     for file in lines(Command::new("git").current_dir(root).args(["ls-files", "*Cargo.toml"]))? {
         let manifest: Table = toml::from_str(&fs::read_to_string(root.join(&file))?)?;
@@ -74,9 +88,7 @@ pub fn published(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         if !is_published {
             continue;
         }
-        if let Some(key) =
-            ["description", "keywords", "categories", "readme"].iter().find(|key| !package.contains_key(**key))
-        {
+        if let Some(key) = shown.iter().find(|key| !package.contains_key(**key)) {
             return Err(format!("{file} has no {key}").into());
         }
         published.push(package["name"].as_str().ok_or("a name is a text")?.to_owned());
