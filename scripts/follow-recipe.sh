@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Follows the recipe of CONTRIBUTING.md as far as it is code: a copy of coalesce-policy gets a policy `other`, which does what `dim` does,
-# in the files that the recipe names. It compiles, has its text form, and keeps the rules of every policy.
+# Follows the recipe of CONTRIBUTING.md as far as it is code: a copy of coalesce-policy gets a policy `other`, which does what
+# `spdk_vhost` does, with parameters of its own, in the files that the recipe names. It compiles, has its text form, and keeps the rules
+# of every policy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { printf 'follow-recipe: %s\n' "$*" >&2; exit 1; }
@@ -20,18 +21,26 @@ change() { # FILE SED-SCRIPT: below crates/coalesce-policy
   sed -i "$2" "$file"
   ! cmp -s "$work/before" "$file" || die "nothing to change in $1"
 }
+# The same under another name, and with another name for one of the keys.
+rename='s/spdk_vhost/other/g; s/SPDK_VHOST/OTHER/g; s/SpdkVhost/Other/g; s/delay_base_us/base_us/g'
+# Where a line or a list of names has one of them, it has both.
+both="/^use .*{/{s/SpdkVhost\(Params\)\?/&, Other\1/; b}; /spdk_\?vhost/I{p; $rename}"
 baseline=$work/copy/crates/coalesce-policy/src/baseline
-sed 's/\bDim\b/Other/g' "$baseline/dim.rs" > "$baseline/other.rs"
-change src/baseline.rs '/\bdim\b/{p; s/dim/other/; s/Dim/Other/}'
-change src/spec.rs '/\bDim\b/{p; s/dim/other/; s/^ *Dim/\/\/\/ What dim does.\nOther/; s/Dim/Other/}'
-change src/sum.rs '/^use/{s/ Dim,/ Dim, Other,/; b}; /\bDim\b/{p; s/Dim/Other/g}'
-change src/text.rs 's/^const DIM: /const OTHER: \&Family<()> = \&keys::plain("other", "what dim does");\n&/; /^        .*\bDIM\b/{p; s/dim/other/; s/DIM/OTHER/; s/Dim/Other/}'
-change tests/properties.rs '/^ *"dim",/{p; s/dim/other/}'
-change tests/spec.rs '/("dim", "dim")/{p; s/dim/other/g}; s/ dim,/ dim, other,/'
-for names in '--test spec' '--test properties every_policy_keeps_the_rules'; do
+sed "$rename" "$baseline/spdk_vhost.rs" > "$baseline/other.rs"
+change src/baseline.rs "$both"
+change src/spec.rs "/^ *SpdkVhost/s/$/\n\/\/\/ What spdk_vhost does.\nOther(OtherParams),/; t; $both"
+sed -n "/^pub(crate) const SPDK_VHOST/,/^};/{$rename; p}" "$work/copy/crates/coalesce-policy/src/keys.rs" > "$work/keys"
+change src/keys.rs "/^use .*{/{$both}; \$r $work/keys"
+change src/text.rs "$both"
+change src/sum.rs "$both"
+change tests/properties.rs "/^ *\"/{$both}"
+change tests/spec.rs "/^ *(\"spdk_vhost/{$both}; s/ spdk_vhost\"),$/ spdk_vhost, other\"),/"
+change tests/no_alloc.rs "s/ | Spec::SpdkVhost(_)/& | Spec::Other(_)/; t; $both"
+change tests/aside.rs 's/"dim", /&"other", /'
+for names in '--test spec' '--test aside' '--test properties every_policy_keeps_the_rules' '--test no_alloc --no-default-features'; do
   # shellcheck disable=SC2086 # several words
   cargo test --quiet --offline --manifest-path "$work/copy/Cargo.toml" --target-dir "$work/built" --package coalesce-policy $names \
     > "$work/log" 2>&1 || { tail -n 40 "$work/log" >&2; die "$names"; }
   grep -q '[1-9][0-9]* passed' "$work/log" || die "$names: no test"
 done
-echo "follow-recipe: one policy more, which keeps the rules"
+echo "follow-recipe: one policy more, with parameters, which keeps the rules"
