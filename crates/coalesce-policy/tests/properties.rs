@@ -222,13 +222,14 @@ impl Punctual {
         self.now = instant;
     }
 
-    /// What a budget pays for of the time until now, times 10 000: its share of what commands spent without being held, and the
-    /// most that C0 is.
+    /// What a budget pays for of the time until now, times 10 000: its share of what commands spent without being held, and C0 as
+    /// the documentation has it, with its largest factor.
     fn allowed(&self) -> u64 {
         let spec = self.policy.spec();
         let max_hold = self.policy.max_hold().unwrap();
+        let learning = (4 * (4 * max_hold + self.outstanding_time / 128)).min(32 * max_hold);
         let share = u64::from(spec.budget().unwrap().as_basis_points());
-        (self.outstanding_time - self.held_time) * share + 32 * max_hold * 10_000
+        (self.outstanding_time - self.held_time) * share + learning * 10_000
     }
 
     fn wait(&mut self, ticks: u64) {

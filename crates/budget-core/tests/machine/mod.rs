@@ -35,7 +35,7 @@ impl Machine {
     }
 }
 
-/// The budget as the documentation has it, while so much speaks for a licence: C0 = (4 * max_hold + spent / 128) * (1 to 8), at most
+/// The budget as the documentation has it, while so much speaks for a licence: C0 = (4 * max_hold + spent / 128) * (1 to 4), at most
 /// 32 * max_hold.
 pub fn promised(params: &Params, evidence: u8, free_until: u64) -> coalesce_testkit::Budget {
     let max_hold = (u128::from(params.max_hold_ns) * u128::from(params.tick_hz) / 1_000_000_000).max(1) as u64;

@@ -583,8 +583,8 @@ impl Auto {
 
     fn evidence_for_a_licence(&self) -> u8 {
         match self.attempt.len() {
-            _ if self.limit > 1 => 7,
-            trials if self.is_promising(FIRST) => trials.min(7) as u8,
+            _ if self.limit > 1 => 3,
+            trials if self.is_promising(FIRST) => trials.min(3) as u8,
             _ => 0,
         }
     }

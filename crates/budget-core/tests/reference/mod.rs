@@ -235,7 +235,7 @@ impl Reference {
     fn overdraft(&self) -> i128 {
         let max_hold = self.rules().max_hold;
         let learned =
-            (4 * max_hold + self.spent_time(self.request_time) / 128) * (i128::from(self.allowed.evidence.min(7)) + 1);
+            (4 * max_hold + self.spent_time(self.request_time) / 128) * (i128::from(self.allowed.evidence.min(3)) + 1);
         learned.min(32 * max_hold)
     }
 
@@ -651,7 +651,7 @@ impl Tested for Reference {
     fn promises(&self) -> Promises {
         let Params { max_hold, storm, budget, .. } = self.rules();
         let interval = storm.map_or(0, |storm| storm.interval);
-        let factor = i128::from(self.allowed.evidence.min(7)) + 1;
+        let factor = i128::from(self.allowed.evidence.min(3)) + 1;
         Promises {
             hold_max: Some((max_hold + interval) as u64),
             rate: storm.map(|Storm { interval, shift }| Rate { interval: interval as u64, burst: (2 << shift) + 2 }),

@@ -90,7 +90,7 @@ impl Truth {
     }
 }
 
-/// C0 as the documentation has it: of requests that have spent so much, with a factor of 1 to 8; 0: of who makes no trials.
+/// C0 as the documentation has it: of requests that have spent so much, with a factor of 1 to 4; 0: of who makes no trials.
 pub fn learning(params: &Params, spent: u128, factor: u64) -> u128 {
     let max_hold = (u128::from(params.max_hold_ns) * u128::from(params.tick_hz) / 1_000_000_000).max(1);
     ((4 * max_hold + spent / 128) * u128::from(factor)).min(32 * max_hold)
