@@ -137,9 +137,7 @@ fn a_run_measures_every_job_under_every_policy() {
     let (status, stdout, stderr) =
         place.run(&format!("--places native --seconds 0.01 --turn 0.05 --image-size 16M --jobs {jobs}"));
     assert_eq!(status, Some(0), "{stderr}");
-    for word in
-        ["none", "fixed timer", "auto", "one at a time, on the host", "Where this cannot tell, --seconds", "LONG=1"]
-    {
+    for word in ["none", "fixed timer", "auto", "one at a time, on the host", "Where this cannot tell, ", "LONG=1"] {
         assert!(stdout.contains(word), "{word} is missing: {stdout}");
     }
     assert!(stdout.lines().count() <= 25, "{stdout}");
@@ -226,11 +224,15 @@ fn a_policy_that_learns_has_learned_before_its_first_turn_and_keeps_it() {
     let json = place.json();
     let job = &json["native"]["jobs"][0];
     let turns = job["turn"].as_str().unwrap();
-    assert!(turns.contains("auto had 1.") && !turns.contains("cint had"), "{turns}");
+    assert!(
+        turns.contains("; auto had ") && turns.contains(" turns it had a licence") && !turns.contains("cint had"),
+        "{turns}"
+    );
     let blocks = job["blocks"].as_u64().unwrap() as usize;
     let points = |policy: &str| job["in_force"][policy].as_array().unwrap().clone();
-    assert_eq!((points("cint").len(), points("auto").len()), (blocks, 30 + blocks));
-    assert!(number(&points("auto")[30][0]) >= 1.08 && number(&points("cint")[0][0]) < 1.0, "seconds in force");
+    let looks = points("auto").len() - blocks;
+    assert!(points("cint").len() == blocks && (30..=90).contains(&looks), "{looks} looks: more until it has a licence");
+    assert!(number(&points("auto")[looks][0]) >= 1.08 && number(&points("cint")[0][0]) < 1.0, "seconds in force");
     place.assert_clean();
 }
 

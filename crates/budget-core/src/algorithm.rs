@@ -1,7 +1,7 @@
 //! The decision: hold a completion if others are expected to join it, and the account can pay for the wait or a licence
 //! makes it free.
 //!
-//! [`Budget::decide`] is the whole of it. The storm guard may defer a delivery.
+//! [`Budget::weigh`] does this, after hints and `thr`. The storm guard may defer a delivery.
 //!
 //! The methods of [`Budget`] are in files by what they are about. A field belongs to one of them; the others reset it, or count in it what
 //! they see.
@@ -240,7 +240,7 @@ impl Flags {
     pub(crate) const GAP_COUNTS: u8 = 1;
     /// What is held is due, and waits for the storm guard.
     pub(crate) const DEFERRED: u8 = 2;
-    /// The licence has ended, or its trial, before the regulator said so.
+    /// Too many holds starved: the licence has ended, or its trial, before the regulator said so.
     pub(crate) const FAILED: u8 = 4;
     /// A trial of a licence has ended because it would cost too much.
     pub(crate) const UNPAID: u8 = 8;

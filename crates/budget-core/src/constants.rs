@@ -25,7 +25,7 @@ pub(crate) const DEEPEST_DEBT: i64 = -1 << 62;
 /// The weight of one gap in the usual gap is 2^-GAP_SHIFT, and a hold ends after 2^GAP_SHIFT usual gaps without a completion. One
 /// number for both, so that eight usual gaps are what is stored. *Not varied.*
 pub(crate) const GAP_SHIFT: u8 = 3;
-/// The most that are held, as a share of what is outstanding, is 2^HELD_SHIFT * ε: with more, client and device wait for each
+/// Without a licence no more are held once 2^HELD_SHIFT * ε of what is outstanding are: with more, client and device wait for each
 /// other in turn (a memory disk at depth 32, 2026-11-23). *Not varied.*
 pub(crate) const HELD_SHIFT: u32 = 1;
 /// The credit is limited to what is earned in 2^SAVED_SHIFT times `max_hold`, or a burst could spend all that an hour of light

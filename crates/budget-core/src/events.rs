@@ -96,7 +96,7 @@ impl Budget {
         })
     }
 
-    /// Another policy takes its place for a while, and sees the end of what is in flight. Nothing may be held.
+    /// Another policy takes its place for a while, and sees the end of what is in flight. Call it only while nothing is held.
     pub(crate) fn set_aside(&mut self, now: u64, allowance: Allowance) {
         self.allow(now, allowance);
         self.advance(now, 0, 0);

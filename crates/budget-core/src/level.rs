@@ -9,7 +9,7 @@ pub struct Allowance {
     pub shift: u8,
     /// Completions for each interrupt in a trial or with a licence; of no effect else.
     pub limit: u8,
-    /// C0 is multiplied by `evidence` + 1. It is 0 to 3: the trials so far, while they gain enough.
+    /// The trials so far, while they gain enough; the maximum with a licence. C0 is multiplied by 1 more than it, at most by 4.
     pub evidence: u8,
 }
 

@@ -25,8 +25,8 @@
 //! - *outstanding*: submitted, and not reaped by the consumer. *CIF*: commands in flight on this interrupt vector, counting
 //!   the one that is completing now.
 //! - *alone*: no more than one command was outstanding at a time during the last 400 completions, and no licence is in force. When
-//!   requesters turn from many commands to one, at most twelve of their next completions are held, and then a licence ends; only one,
-//!   if they pause for a silence between their commands.
+//!   requesters turn from many commands to one, at most twelve of their next completions are held before a licence is suspended; if
+//!   they pause for a silence between their commands, only one is.
 //! - *company*: completions that share an interrupt with a held one.
 //! - *usual gap*: the moving average (EWMA, weight 1/8) of the time between two completions, without the gaps in which the
 //!   requesters waited for held completions. A *silence* is eight usual gaps without a completion; with a licence, and in its
@@ -46,16 +46,16 @@
 //! for any device and any load, and counts only what the device sees: it holds a completion only if
 //! the account can pay until a silence. C0, [`Config::learning_of`], is what trials may cost: it begins small, grows with
 //! what the requests have spent, and ends at [`Config::learning`]. A trial holds a completion only if the account and C0 can pay for
-//! all that it holds until a silence; with the first one that they cannot pay for it ends. Two costs are not covered by the bound,
-//! because the machine does not choose them: the delay of a late timer, and holds while the storm guard allows no interrupt.
-//! [`Policy::spent`] counts them too.
+//! all that it holds until a silence; with the first one that they cannot pay for it ends. The bound does not cover holds with a
+//! licence, nor two costs that the machine does not choose: the delay of a late timer, and holds while the storm guard allows no
+//! interrupt. [`Policy::spent`] counts them too.
 //!
 //! **A licence by effect.** A device that is faster than its guest sees one command at a time, whatever the guest has
 //! outstanding, so the account pays for nothing there, where interrupts cost most. But it sees the effect: holding makes the
 //! completions of such a guest come faster. [`Auto`] finds out by trials, in which a few stretches of completions with less
 //! holding alternate with a few with more. Where the strict account makes them slower, ε is cut down to nothing. Where two
-//! completions for each interrupt make them faster, by more than chance, it gives a *licence* for two
-//! ([`Level::Licensed`]): then the account rests. From there it climbs to four and eight in the same way. Until there is a
+//! completions for each interrupt, or else four or eight, make them faster, by more than chance, it gives a *licence* for as many
+//! ([`Level::Licensed`]): then the account rests. From there it climbs on, to eight at most, in the same way. Until there is a
 //! licence the account and C0 pay for the trials. A licence is checked again and again, and falls when the effect is gone. It
 //! is suspended when a dozen more holds *starve* than fill: they end because nobody comes any more, as the requesters have
 //! fewer commands than that. A check decides whether it comes back. After one such hold each completion interrupts at once, until one

@@ -41,7 +41,7 @@ impl Budget {
         self.longest_gap = longest >> GAP_SHIFT;
     }
 
-    /// Whether what is held is held for its number, whatever the account says.
+    /// Whether completions are held up to a number, `limit`: with a licence, or in a trial of one.
     pub(crate) const fn is_licensed(&self) -> bool {
         matches!(self.level, Level::Trial | Level::Licensed)
     }

@@ -16,8 +16,8 @@
 //!       +------------+--------------------------------------------------------------------+
 //! ```
 //!
-//! Which question is next, after the last one. *The other*: Cut, or Check with a licence. Climb is the other, too, where a trial cannot
-//! be paid for, completions are rare, or the budget allows no larger licence.
+//! Which question follows which. *The other*: Cut, or Check with a licence. It also takes the place of Climb where a trial cannot be
+//! paid for, completions are rare, or the budget allows no larger licence.
 //!
 //! ```text
 //!   (new) --> Climb
@@ -39,16 +39,16 @@
 //!
 //! - *Cut*: the strict account or nothing? The account loses if its stretches were longer by more than the budget in both
 //!   halves, and wins if they were longer in neither. When lost minus won is [`EVIDENCE`], ε is cut to a quarter; after [`CUTS`]
-//!   cuts nothing is held. When won minus lost is as large, the last cut is undone, and an earlier one only once the pause has
+//!   cuts nothing is held. When won minus lost is as large, the cut to nothing is undone, and a smaller one only once the pause has
 //!   reached its maximum.
 //! - *Climb*: a licence for more completions for each interrupt, or what is in force? An attempt is repeated until its
 //!   [`Sum`] is certain. It is given up if the sum is a loss, after [`TRIALS`] trials, after a [`FEW`] that are not promising, or, if a
 //!   larger licence is left, that may be chance. What a small one does not gain a larger one may, so that is tried next. An attempt that
 //!   lost is given up when the account cannot pay for its next trial; another one waits until it can.
-//! - *Check*: the licence or the account, or nothing? One of the two, by chance: a licence may have won only because the account
+//! - *Check*: the licence, or less? Less is the account, or by chance nothing, as a licence may have won only because the account
 //!   harms. A check is lost if the stretches with the licence were not shorter by a sixteenth, or if it ends early after a suspension. A
 //!   number of them in a row halves the licence, and so does a sum of the last ones that is not worth it. Where completions are slower
-//!   than with the licence by [`SLOWER`], it is checked at once, and what checks before have found does not count any more.
+//!   than with the licence by [`SLOWER`], it is checked at once, and if the checks before were certain, they count no more.
 
 use crate::account::product;
 use crate::bypass::Bypass;
@@ -158,7 +158,7 @@ enum Question {
 /// What the core knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// The core has ended the licence, or its trial.
+    /// The core has ended the licence, or its trial, because too many holds starved.
     pub(crate) has_failed: bool,
     /// The core has ended the trial of a licence, because it would cost too much.
     pub(crate) is_unpaid: bool,
@@ -306,8 +306,8 @@ impl Regulator {
         self.allowance()
     }
 
-    /// Another policy is in force for a while: a trial that has begun is made again, and what comes after is no slower than what was
-    /// before.
+    /// Another policy is in force for a while, or a bypass: a trial that has begun is made again, and what comes after is not
+    /// compared with the time that completions took with the licence before.
     pub(crate) fn set_aside(&mut self, known: Known, config: &Config) {
         self.licence.ticks = 0;
         self.bypass.end();
@@ -425,7 +425,7 @@ impl Regulator {
             return self.enter(State::Pause, MEASURE);
         }
         let is_climbing = self.question == Question::Climb && self.climb.trials > 0;
-        let may_try = known.may_try && self.now.is_frequent(config.max_hold); // the ticks of `now` are cut off
+        let may_try = known.may_try && self.now.is_frequent(config.max_hold); // the ticks of `now` have a limit
         if is_climbing && !may_try && !is_slower {
             // It goes on when it may. Meanwhile another question has its turn about once in PAUSE stretches.
             self.roll();
@@ -575,7 +575,7 @@ impl Regulator {
 
     /// An attempt has found no licence.
     fn give_up(&mut self, known: Known, config: &Config) {
-        // The account alone may hold as many, where it sees the requests.
+        // After a loss a larger one is tried only if the account has credit, and so may hold as many by itself.
         let may_pay = known.is_rich || !self.climb.is_loss();
         self.licence.next = match self.larger(config) {
             Some(larger) if may_pay => larger,

@@ -7,7 +7,7 @@ use coalesce_decision::ticks::divide;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Sum {
-    /// The parts of 256 of their time by which completions were faster with more holding.
+    /// The sum, over the trials, of 256 * (less - more) / (less + more): their ticks with less holding and with more.
     pub(crate) gains: i16,
     pub(crate) trials: u8,
     /// Of checks: those in a row, the last ones, that gained less than FIRST, or that ended early.

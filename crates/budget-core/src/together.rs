@@ -55,8 +55,8 @@ pub(crate) fn cover<P: Together>(policy: &mut P, now: u64, left: u16, last: &Com
 }
 
 impl Budget {
-    /// Decides about up to `count` plain completions, of which this is the `first`, or until the `end`. Returns about how many, and
-    /// the last decision. `None`: another one has not completed in the same tick, or this way does not apply to them, and
+    /// Decides about up to `count` plain completions, of which this is the `first`, or until the `end`. Returns how many it decided
+    /// about, and the last decision. `None`: none completed before them in this tick, or this way does not apply to them, and
     /// nothing has changed.
     ///
     /// It answers as [`on_completion_slow`](Self::on_completion_slow) would: in the same tick nothing is earned, nothing is paid, and nothing falls due.

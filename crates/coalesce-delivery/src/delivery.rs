@@ -35,8 +35,8 @@ impl<E> Delivery<E> {
 
 #[cfg(feature = "std")]
 impl<E, K: Keep<E>> Delivery<E, AnyPolicy, K> {
-    /// Changes the policy. The new one takes over what is held. `ring`: `None` if the queue is not running. What is held then is due
-    /// at once, as soon as it runs again.
+    /// Changes the policy, as [`AnyPolicy::reconfigure`], which may deliver what is held. `ring`: `None` if the queue is not running.
+    /// What it would deliver is due then as soon as the queue runs again.
     ///
     /// # Errors
     /// The policy is refused, and nothing has changed; or else the ring cannot be used any more.
@@ -293,8 +293,8 @@ impl<E, P: Policy, K: Keep<E>> Delivery<E, P, K> {
     }
 
     /// Drops what is held if the consumer has reaped it: then no interrupt is needed. A front end that sees the consumer
-    /// reap calls this at once. One that cannot see it need not: completions, deadlines, the end of a batch, cancellations and
-    /// the guest's schedule check this, too; `reconfigure`, `flush` and `reset` do not.
+    /// reap calls this at once. One that cannot see it need not: `complete`, deadlines, the end of a batch, cancellations and
+    /// the guest's schedule check this, too; `posted`, a change of the policy, `flush` and `reset` do not.
     pub fn on_consumed<R: Ring<Entry = E>>(&mut self, ring: &mut R, now: u64) {
         if self.kept.held() > 0 && self.kept.unposted() == 0 && ring.is_consumed() {
             self.policy.on_consumed(now);

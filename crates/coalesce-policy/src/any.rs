@@ -61,8 +61,8 @@ impl AnyPolicy {
         self.tick_hz
     }
 
-    /// Takes another policy, or other parameters, with what is held. vIC, cint and the budgets go on with it where only their
-    /// parameters change; every other change delivers it, and starts anew.
+    /// Takes another policy, or other parameters. vIC, cint, and `budget` and `auto` as one, go on with what is held where only
+    /// parameters but `barrier` change; every other change delivers it, and starts anew.
     ///
     /// # Errors
     /// A parameter that this clock cannot carry; then nothing has happened.
@@ -83,7 +83,7 @@ impl AnyPolicy {
     }
 
     /// The policy with what it has learned, for [`resume`](Self::resume) after others were in force; it stays in force itself.
-    /// `None`: it is not `auto`, or its Barriers are strict. Then it begins anew as well, as it learns nothing that takes long.
+    /// `None`: it is not `auto`, or its Barriers are strict. Then make it anew from its spec; what it has learned is lost.
     #[must_use]
     pub fn set_aside(&self, now: u64) -> Option<SetAside> {
         let mut policy = self.policy.get().clone();

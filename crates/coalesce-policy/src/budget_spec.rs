@@ -16,7 +16,7 @@ pub struct BudgetSpec {
 }
 
 impl BudgetSpec {
-    /// The core's defaults, with the hints that a guest gives explicitly.
+    /// The core's defaults, with hints from flush, FUA and I/O priority besides those of the requesters.
     pub const AUTO: Self = {
         let budget_core::Params { budget, max_hold_ns, thr, .. } = budget_core::Params::DEFAULT;
         Self { budget, max_hold_ns, thr, hints: HintSpec::DEFAULT }

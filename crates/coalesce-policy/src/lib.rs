@@ -1,7 +1,7 @@
 //! Every interrupt coalescing policy behind one type, and one text form for all of them.
 //!
-//! [`AnyPolicy`] is a closed set: the three cores (`auto`, the default, is the latency budget with the hints that a
-//! target can infer), and the baselines that users would pick instead. Command lines and configuration files name a
+//! [`AnyPolicy`] is a closed set: the three cores (`auto`, the default, is the latency budget with its regulator and the hints
+//! that a target can infer), and the baselines that users would pick instead. Command lines and configuration files name a
 //! policy by its text form, which [`Spec`] reads and prints:
 //!
 //! ```

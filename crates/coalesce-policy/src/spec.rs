@@ -28,7 +28,7 @@ pub enum Spec {
     Cint(CintSpec),
     /// A latency budget.
     Budget(BudgetSpec),
-    /// A latency budget, with the hints that an unmodified guest gives.
+    /// A latency budget with its regulator, and with the hints that an unmodified guest gives.
     Auto(BudgetSpec),
 }
 

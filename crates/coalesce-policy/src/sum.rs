@@ -76,7 +76,7 @@ impl Sum {
         }
     }
 
-    /// Goes on with other parameters, and with all that it knows; `None`: they are those of another kind.
+    /// Goes on with other parameters, and with what is held; `None`: it cannot, and a new policy must replace it.
     pub(crate) fn reconfigure(&mut self, spec: &Spec, tick_hz: u64, now: u64) -> Result<Option<Decision>, ConfigError> {
         if self.barriers() != spec.barriers() {
             return Ok(None);
