@@ -54,6 +54,11 @@ pub struct Change {
 }
 
 impl Change {
+    /// The text with its range.
+    fn full(&self) -> String {
+        format!("{} {}", self.text, self.range).trim_end().to_owned()
+    }
+
     /// The text where there is no room for the range, with the mark of the range.
     pub fn brief(&self) -> String {
         let mark = self.range.ends_with(AS_ITSELF).then_some(AS_ITSELF);
@@ -266,7 +271,7 @@ impl<'a> Summary<'a> {
         Some(format!("Where this cannot tell, {time}fewer other programs{waited}."))
     }
 
-    /// The numbers, for a terminal with so many columns: with their ranges, if there is room for them.
+    /// The numbers, for a terminal of this width: with their ranges, if there is room for them.
     fn table(&self, columns: usize) -> Table {
         let (baseline, others) = self.columns();
         let others: Vec<_> = others.collect();
@@ -286,9 +291,8 @@ impl<'a> Summary<'a> {
                 line.push(number(row.measured.median(0, what)).into());
                 line.extend(others.iter().map(|(nth, _)| {
                     let change = row.change(*nth, what);
-                    let Change { text, range, is_told } = &change;
-                    let full = || format!("{text} {range}").trim_end().to_owned();
-                    Cell { text: if columns < COLUMNS { change.brief() } else { full() }, is_grey: !is_told }
+                    let text = if columns < COLUMNS { change.brief() } else { change.full() };
+                    Cell { text, is_grey: !change.is_told }
                 }));
                 lines.push(line);
             }
