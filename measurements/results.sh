@@ -120,7 +120,7 @@ done > "$work/results-tables.md"
 jq --slurp --raw-output --from-file measurements/contradictions.jq "${runs[@]}" > "$work/opposite"
 {
   if [ -s "$work/opposite" ]; then
-    printf 'Between these runs, some verdicts are opposite. Claims of auto would fail the check if they were of one regime (the share of time without a CPU, whether the client sleeps). These are not, or are no claims:\n\n'
+    printf 'Between these runs, some verdicts are opposite. The check fails where they are claims of auto in one regime (the share of time without a CPU, whether the client sleeps). These are of different regimes, or no claims:\n\n'
     sed -n 's/^ACROSS /- /p' "$work/opposite"
   else
     printf 'No two runs have opposite verdicts.\n'

@@ -5,8 +5,8 @@
 #
 # It prints the first seed, so `coalesce-sim contract --first SEED` does the same again; twice on one day is the same seed.
 #
-# Of 1200 random loads three were above the limit with which it fails, and one broke a rule (docs/budget.md, Random open loads): of such runs with
-# new seeds two in five fail. Not each failure is a change for the worse: run the seed with the commit before, too.
+# Three of 1200 random loads were above the limit with which it fails, and one broke a rule (docs/budget.md, Random open loads): so two in
+# five runs with new seeds fail. A failure need not be a change for the worse: run the seed with the commit before, too.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."

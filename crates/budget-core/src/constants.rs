@@ -3,8 +3,8 @@
 //! Each says its unit and its reason, and after *tried* the experiment with other values: in `docs/budget.md` or
 //! `measurements/budget-history.md` where only a date is given. *Not varied*: nobody has tried another value. *Score*:
 //! interrupts, IOPS and cycles over `none`, as `coalesce-sim score --policies none,auto` prints them with one constant changed,
-//! 2026-11-30; as they were, .481, 1.061, .887 (since 2026-12-01 .478, 1.062, .886). A score alone is no reason: a licence that chance gives, or a load that a trial
-//! harms, is seen in `coalesce-sim contract` only.
+//! 2026-11-30; as they were, .481, 1.061, .887 (since 2026-12-01 .478, 1.062, .886). A score alone is no reason: a licence that
+//! chance gives, or a load that a trial harms, is seen in `coalesce-sim contract` only.
 
 // ---- numbers
 
@@ -43,8 +43,9 @@ pub(crate) const LEARNING_SHIFT: u32 = 5;
 pub(crate) const FIRST_SHIFT: u32 = 2;
 pub(crate) const SPENT_SHIFT: u32 = 7;
 /// Trials. Both are multiplied by 1 + the number of trials so far, of which at most these count, while the mean gain is at least half of
-/// what a licence needs: a load that gains nothing from holding is tried less. *Tried*: 7, and 5; a slow virtio-blk guest has a licence in its first
-/// attempt then, but three of 438 loads that gain nothing have one by chance in their first half second (2026-12-01).
+/// what a licence needs: a load that gains nothing from holding is tried less. *Tried*: 7, with which a slow virtio-blk guest has a
+/// licence in its first attempt, and 5; with either, three of 438 loads that gain nothing have one by chance in their first half
+/// second (2026-12-01).
 pub(crate) const EVIDENCE_MAX: u8 = 3;
 /// A trial of a licence begins while the debt is at most this part of C0: with less left it would soon end unpaid. *Not varied.*
 pub(crate) const DEBT_TO_TRY: (i64, i64) = (3, 4);
