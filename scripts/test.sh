@@ -3,7 +3,7 @@
 #
 #   test.sh [STAGE...]     stages: check, which is what most changes need; lint packages cores c_abi bare_metal cost examples install tests commands python play fuzz firmware linux guest spdk
 #
-# Without a stage it runs all of them but check, two at a time (see the end), and shows what each prints when it is over.
+# Without a stage it runs all of them but check, two at a time, and shows what each prints when it is over.
 # Installs the Debian packages it needs, unless lint or check is all it is to do. REQUIRE_QEMU=1 makes a missing emulator a failure.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
@@ -190,14 +190,13 @@ end() {
 trap end EXIT
 mkdir -p target
 
-# Runs stages one after another; none begins once one has failed, in whichever lane.
-lane() { # STAGE...
+# Runs the stages of the queue one after another; none begins once one has failed. Two may work at it.
+work_off() {
   local stage status TIMEFORMAT
-  for stage; do
-    [ ! -e "$log/failed" ] || return 1
+  while stage=$(take); do
     printf '== %s\n' "$stage"
     TIMEFORMAT="== $stage: %0R s, of CPU %0U + %0S s"
-    # In a shell of its own, as a function after "if" would not stop at its first failure. For that reason no lane runs
+    # In a shell of its own, as a function after "if" would not stop at its first failure. For that reason no queue is worked off
     # after "if" or before "||" either.
     set +e
     { time { (set -e; "$stage") 2>&1 | tee "$log/$stage" >&3; status=${PIPESTATUS[0]}; }; } 2> "$log/time-$stage"
@@ -206,22 +205,30 @@ lane() { # STAGE...
     [ "$status" = 0 ] || { printf '%s\n' "$stage" >> "$log/failed"; return 1; }
   done
 }
+# The next stage of the queue.
+take() {
+  [ ! -e "$log/failed" ] || return 1
+  { flock 4; sed -n 1p "$log/queue"; sed -i 1d "$log/queue"; } 4> "$log/lock" | grep .
+}
 
 exec 3>&1 5> /dev/null
 if [ $# -gt 0 ]; then
-  lane "$@"
+  printf '%s\n' "$@" > "$log/queue"
+  work_off
 else
-  # Two lanes that take about as long. What makes programs that tests run is in the lane of the tests. Linking, emulators and tests
-  # that wait leave a processor to the other one. Fuzzing uses all it gets, so it has the machine to itself.
+  # Two at a time: linking, emulators and tests that wait leave a processor to the other one. What needs the programs that the tests
+  # build comes last. Fuzzing uses all it gets, so it has the machine to itself.
   exec 3> /dev/null 5>&1
   trap 'trap "" TERM; kill 0' INT TERM
-  lane tests commands python play spdk & one=$!
-  lane lint packages cores c_abi bare_metal cost examples install guest firmware linux fuzz_build & other=$!
+  printf '%s\n' tests lint packages cores c_abi bare_metal cost install guest firmware linux fuzz_build play commands examples python spdk > "$log/queue"
+  work_off & one=$!
+  work_off & other=$!
   status=0
   wait $one || status=1
   wait $other || status=1
   [ $status = 0 ] || exit 1
-  lane fuzz
+  echo fuzz > "$log/queue"
+  work_off
 fi
 
 skipped=$(cat "$log"/* | grep '^SKIPPED: ' | sort -u || true)

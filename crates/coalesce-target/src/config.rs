@@ -5,7 +5,6 @@ use crate::os::shared_memory::PAGE;
 use crate::os::socket::{OWNER_ONLY, inherited};
 use crate::throttle::{IOPS_MAX, Rates, no_iops};
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 use coalesce_policy::Spec;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -42,7 +41,8 @@ pub struct Config {
 }
 
 /// Whether a disk's process is confined to what serving needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Sandbox {
     /// Confined
@@ -114,7 +114,8 @@ pub struct DiskConfig {
 }
 
 /// The device that the guest sees, and the protocol of the socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Device {
     /// virtio-blk, over vhost-user

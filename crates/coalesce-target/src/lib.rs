@@ -27,6 +27,7 @@ pub mod source;
 pub mod stats;
 pub mod supervision;
 pub mod throttle;
+#[cfg(feature = "cli")]
 pub mod top;
 pub mod vfio_user;
 pub mod vhost;
