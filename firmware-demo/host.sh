@@ -10,7 +10,8 @@ target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")
 work=$target/firmware-host
 mkdir -p "$work"
 
-cargo run --quiet --locked --package coalesce-testkit --example pack -- "$work/vectors.bin" vectors/*.jsonl
+scripts/built.sh
+"$target/debug/examples/pack" "$work/vectors.bin" vectors/*.jsonl
 cargo rustc --quiet --locked --release --package libcoalesce --lib --crate-type staticlib
 cargo build --quiet --locked --manifest-path firmware-demo/rust/Cargo.toml --target-dir "$work/cargo"
 

@@ -234,8 +234,9 @@ jq -r --slurpfile spdk measurements/compare/5-spdk80.json "$defs"'
     medians("p50 µs") | "\(min | ratio) to \(max | ratio)") x; its client needs \(
     medians("client CPU µs/IO") | "\(max | percent) to \(min | percent)") less CPU time.", ""' \
   measurements/runs/15-frontier.json > "$work/frontier.md"
+scripts/built.sh coalesce-figures
 draw() { # JSON DIR
-  cargo run --quiet --locked --package coalesce-demo --bin coalesce-figures -- "$1" "$2"
+  "${CARGO_TARGET_DIR:-target}/debug/coalesce-figures" "$1" "$2"
 }
 draw measurements/runs/15-frontier.json "$work/figures"
 draw measurements/compare/5-spdk80.json "$work/figures"

@@ -24,6 +24,10 @@ check() {
   cargo test --quiet --locked "${crates[@]}"
   scripts/check-cores.sh
 }
+xtask() { # TASK: as the tests build it
+  scripts/built.sh xtask
+  "${CARGO_TARGET_DIR:-target}/debug/xtask" "$@"
+}
 lint() {
   cargo fmt --all --check
   cargo clippy --quiet --locked --workspace --all-targets --features coalesce-benches/criterion -- -D warnings
@@ -38,8 +42,8 @@ lint() {
   done
   cargo clippy --quiet --locked --manifest-path firmware-demo/embassy/Cargo.toml --all-targets \
     --target-dir "${CARGO_TARGET_DIR:-target}/firmware-host/cargo" -- -D warnings
-  cargo run --quiet --locked --package xtask -- cycles
-  cargo run --quiet --locked --package xtask -- syntax
+  xtask cycles
+  xtask syntax
   scripts/check-recipe.sh
   scripts/check-help.sh
   RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps
@@ -68,9 +72,9 @@ lint() {
 }
 # What would be published, its public API, and the licences of what we build on.
 packages() {
-  cargo run --quiet --locked --package xtask -- licences
-  cargo run --quiet --locked --package xtask -- packages
-  cargo run --quiet --locked --package xtask -- api
+  xtask licences
+  xtask packages
+  xtask api
 }
 cores() {
   scripts/check-cores.sh
