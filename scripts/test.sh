@@ -110,12 +110,13 @@ tests() {
   cargo test --quiet --locked --workspace
   scripts/follow-recipe.sh
   # A policy of a user's own, outside the workspace: its test, and its row wherever policies are compared.
-  local own=(--quiet --locked --manifest-path examples/own-policy/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/own-policy") command
+  local own=(--quiet --locked --manifest-path examples/own-policy/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}") command
+  cargo build "${own[@]}" --all-targets # at once: with what the test needs, and not again without
   cargo test "${own[@]}"
   sed 's/^policies = .*/policies = ["none", "pairs"]/; s/^duration = .*/duration = "5ms"/' crates/coalesce-sim/plans/sync.toml > target/own-policy.toml
   for command in "score --workloads optane/depth8 --duration 5ms" "run target/own-policy.toml" "replay crates/coalesce-sim/tests/traces/nvme.jsonl"; do
     # shellcheck disable=SC2086 # several words
-    cargo run "${own[@]}" -- $command > target/own-policy.txt
+    "${CARGO_TARGET_DIR:-target}/debug/own-policy" $command > target/own-policy.txt
     grep -q '^ *pairs ' target/own-policy.txt || { printf 'own-policy: no row in %s\n' "$command"; cat target/own-policy.txt; return 1; }
   done
 }
