@@ -207,6 +207,20 @@ for run in measurements/compare/*.json; do
           ($run.servers[1:][] as $server | "| | \($server) | \([$row.metrics[].servers[$server] | told] | join(" | ")) |")),
       ""' "$run"
 done > "$work/compare-tables.md"
+# What each server has over the first one of its run: the least and the most of all depths and queues. Of six budgets the default.
+{
+  printf '| both serve | over | | IOPS | p50 | server CPU | client CPU | interrupts |\n|---|---|---|--:|--:|--:|--:|--:|\n'
+  for run in measurements/compare/*.json; do
+    jq -r "$defs$compared"'
+      . as $run
+      | def range($server; $name): [.rows[].metrics[] | select(.name == $name) | .servers[$server].ratio.median | values | ratio]
+          | if . == [] then "" elif (map(tonumber) | min == max) then .[0] else "\(min_by(tonumber)) to \(max_by(tonumber))" end;
+        .servers[1:][] | select(test("ours, auto|our auto( 5%)?$|SPDK, 50 µs")) as $server
+      | "| \($run | about | split(":")[0] | sub(", on a CPU.*"; ""))\(if $run.rate then ", \($run.rate) arrivals a second and queue" else "" end) | \($run.servers[0]) | \($server) | \(
+          ["IOPS", "p50 µs", "server CPU µs/IO", "client CPU µs/IO", "interrupts/IO" | . as $name | $run | range($server; $name)] | join(" | ")) |"' "$run"
+  done
+  echo
+} > "$work/beside.md"
 # Budgets, and what they cost: a demonstration, and SPDK with a device of 80 µs.
 # shellcheck disable=SC2016 # jq's
 jq -r --slurpfile spdk measurements/compare/5-spdk80.json "$defs"'
@@ -256,6 +270,7 @@ write() { # PAGE PART FROM: what is to be between the marks
 }
 write docs/results.md "$work/policies.md" "measurements/runs, policies"
 write docs/results.md "$work/claims.md" "measurements/runs, claims"
+write docs/results.md "$work/beside.md" "measurements/compare"
 write measurements/summaries.md "$work/results.md" measurements/runs
 write measurements/summaries.md "$work/compare.md" measurements/compare
 write measurements/tables.md "$work/results-tables.md" measurements/runs
