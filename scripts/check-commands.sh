@@ -117,14 +117,15 @@ is_exception() { # FILE COMMAND
   return 1
 }
 
-# Paths are within our folder, what is built is built, what runs for minutes is shorter, and what runs until it is stopped is stopped.
+# Paths are within our folder, what is built is built, what runs for minutes is shorter, and what runs until it is stopped is stopped. A
+# millisecond may be one in which a busy machine did nothing.
 here() {
   sed -E -e 's/^cargo build .*/:/' -e "s#/(tmp|run|srv|var/lib)/#$work/\1/#g" -e "s#$work/tmp/#$work/#g" \
     -e 's/^coalesce-target (top|--socket-path)/until_stopped &/' \
     -e 's/(coalesce-sim score)$/\1 --workloads optane\/depth1 --policies vic/; s/(coalesce-sim score)( +#.*)$/\1 --workloads optane\/depth1 --policies vic\2/' \
     -e 's/(coalesce-sim score)( --seeds 3| --policies auto)/\1 --workloads optane\/depth1\2/' -e 's/--seeds 3/--seeds 2/; s/--duration 500ms/--duration 50ms/; s/--seeds 1000/--seeds 10/' \
     -e 's/(coalesce-sim contract) --first .RANDOM/\1 --seeds 3 --loads seed/; s/coalesce-sim contract/& --duration 200ms --limit 9/' \
-    -e 's/(coalesce-bench .*)--seconds 5/\1--seconds 0.2/; s/(coalesce-bench .*)--seconds 10/\1--seconds 1/; s/(explain load.*)--at 5s/\1--at 500ms/; s/ \| less$/ | cat/'
+    -e 's/(coalesce-bench .*)--seconds 5/\1--seconds 0.2/; s/(coalesce-bench .*)--seconds 10/\1--seconds 1/; s/(explain load.*)--at 5s --for 1ms/\1--at 500ms --for 300ms/; s/ \| less$/ | cat/'
 }
 # What begins in the background must not have failed at the end. A person takes a moment between two lines.
 script() { # FILE OF COMMANDS
