@@ -213,11 +213,11 @@ done > "$work/compare-tables.md"
   for run in measurements/compare/*.json; do
     jq -r "$defs$compared"'
       . as $run
-      | def range($server; $name): [.rows[].metrics[] | select(.name == $name) | .servers[$server].ratio.median | values | ratio]
-          | if . == [] then "" elif (map(tonumber) | min == max) then .[0] else "\(min_by(tonumber)) to \(max_by(tonumber))" end;
+      | def extent($server; $name): [.rows[].metrics[] | select(.name == $name) | .servers[$server].ratio.median]
+          | [min, max | ratio] | if .[0] == .[1] then .[0] else join(" to ") end;
         .servers[1:][] | select(test("ours, auto|our auto( 5%)?$|SPDK, 50 µs")) as $server
-      | "| \($run | about | split(":")[0] | sub(", on a CPU.*"; ""))\(if $run.rate then ", \($run.rate) arrivals a second and queue" else "" end) | \($run.servers[0]) | \($server) | \(
-          ["IOPS", "p50 µs", "server CPU µs/IO", "client CPU µs/IO", "interrupts/IO" | . as $name | $run | range($server; $name)] | join(" | ")) |"' "$run"
+      | "| \($run | about | sub("(:|, on a CPU).*"; ""))\(if $run.rate then ", \($run.rate) arrivals a second and queue" else "" end) | \($run.servers[0]) | \($server) | \(
+          ["IOPS", "p50 µs", "server CPU µs/IO", "client CPU µs/IO", "interrupts/IO" | . as $name | $run | extent($server; $name)] | join(" | ")) |"' "$run"
   done
   echo
 } > "$work/beside.md"

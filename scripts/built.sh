@@ -3,8 +3,8 @@
 #
 #   built.sh [PROGRAM...]     such as coalesce-bench, coalesce-figures, coalesce-sim, coalesce-site, coalesce-target, xtask
 #
-# In the way of the tests: for the whole workspace, as a build of less would compile what packages share with other features once
-# more; and with an example, without which cargo leaves out what only tests need.
+# Built with the features that the tests have: of the whole workspace, as a build of one package would compile what packages share once
+# more; and with an example, as cargo counts the features of dev-dependencies only where a target needs them.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."

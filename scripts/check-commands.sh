@@ -117,8 +117,8 @@ is_exception() { # FILE COMMAND
   return 1
 }
 
-# Paths are within our folder, what is built is built, what runs for minutes is shorter, and what runs until it is stopped is stopped. A
-# millisecond may be one in which a busy machine did nothing.
+# Paths are within our folder, what is built is built, what runs for minutes is shorter, and what runs until it is stopped is stopped.
+# A look at one millisecond becomes one at 300: a busy machine may do nothing in a millisecond.
 here() {
   sed -E -e 's/^cargo build .*/:/' -e "s#/(tmp|run|srv|var/lib)/#$work/\1/#g" -e "s#$work/tmp/#$work/#g" \
     -e 's/^coalesce-target (top|--socket-path)/until_stopped &/' \

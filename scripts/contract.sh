@@ -6,7 +6,7 @@
 # It prints the first seed, so `coalesce-sim contract --first SEED` does the same again; twice on one day is the same seed.
 #
 # Three of 1200 random loads were above the limit with which it fails, and one broke a rule (docs/budget.md, Random open loads): so two in
-# five runs with new seeds fail. A failure need not be a change for the worse: run the seed with the commit before, too.
+# five runs with new seeds fail. A failure is not always a regression: run the same seed on the previous commit.
 set -euo pipefail
 [ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."

@@ -13,7 +13,7 @@ for stage; do [[ " $all " == *" $stage "* ]] || { echo "test: no stage $stage; t
 # The same random cases in each run: what fails was broken by the change. `cargo test` alone draws new ones.
 export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
 
-# A minute, in a new clone three: whether what decides is right, whatever calls it.
+# A minute, in a new clone three: whether what decides is right, whatever calls it. It builds xtask alone, as nothing here needs the rest.
 check() {
   local crates=(-p coalesce-decision -p vic-core -p cint-core -p budget-core -p coalesce-policy -p coalesce-delivery -p libcoalesce)
   cargo fmt --all --check
@@ -24,7 +24,7 @@ check() {
   cargo test --quiet --locked "${crates[@]}"
   scripts/check-cores.sh
 }
-xtask() { # TASK: as the tests build it
+xtask() { # TASK: built as the tests build it
   scripts/built.sh xtask
   "${CARGO_TARGET_DIR:-target}/debug/xtask" "$@"
 }
